@@ -1,0 +1,106 @@
+package commit
+
+import "context"
+
+// Table is the contract of a driver: one open table of one format in one
+// catalog. Every driver passes the conformance suite of package committest.
+//
+// A Table is used by one committer at a time and need not be safe for
+// concurrent use. Nothing below it may send a commit twice: no retry in a
+// library, an SDK or a transport, no redirect.
+type Table interface {
+	// Read makes one fresh, consistent read of the table. The error wraps
+	// ErrTableNotFound when the table is gone.
+	Read(ctx context.Context) (Metadata, error)
+	// Build writes what a request for the units needs (Iceberg manifests, a
+	// manifest list, a metadata file) and returns the request, unsent. It
+	// claims the seat that follows m and asserts table UUID, ref, schema and
+	// spec of m. The caller has looked for every unit's token in m.
+	// A failed Build has removed what it wrote.
+	Build(ctx context.Context, m Metadata, units []Unit) (Request, error)
+	// Send sends one copy of the request, once, and reports what came back. It
+	// never decides what happened: only a later Read can.
+	Send(ctx context.Context, r Request) Answer
+	// Discard deletes the metadata files that Build wrote for a request that
+	// the caller proved dead and not landed. Data files are not touched.
+	Discard(ctx context.Context, r Request) error
+	// Close releases the driver's resources.
+	Close() error
+}
+
+// Metadata is one read of a table: everything in it was true at one moment.
+// It is immutable.
+type Metadata interface {
+	// UUID is the identity of the table.
+	UUID() string
+	// Location is the table's root, a URI without a trailing slash.
+	Location() string
+	// Clock is the last seat that was taken.
+	Clock() Seat
+	// Head is the current snapshot id of a branch, empty when it has none.
+	Head(branch string) string
+	// SchemaID and SpecID are the current schema and the default spec.
+	SchemaID() int
+	SpecID() int
+	// Find looks for a token everywhere that this read can show it: all
+	// snapshots, on any branch, rolled back or staged.
+	Find(branch string, t Token) (Landed, bool)
+	// HasSnapshot says whether the snapshot is shown, on any branch.
+	HasSnapshot(id string) bool
+	// CheckUnit says whether the unit's files may be committed to the table as
+	// it is in this read: the spec is still there, and every field of the write
+	// schema is there with the same id and a type that may hold it. The
+	// error is a *Error with a reason to refuse.
+	CheckUnit(u Unit) error
+}
+
+// Request is one built, unsent commit request.
+type Request struct {
+	// ID names the request in records and logs (UUIDv7).
+	ID string
+	// SnapshotID is the snapshot that the request would add.
+	SnapshotID string
+	// Head is the branch's snapshot that the request asserts.
+	Head string
+	// Branch is the ref that the request moves.
+	Branch string
+	// Seat is the seat that the request claims.
+	Seat Seat
+	// Tokens are those of its units.
+	Tokens []Token
+	// MetadataFiles are the paths that Build wrote.
+	MetadataFiles []string
+	// Payload is the driver's own.
+	Payload any
+}
+
+// Answer is what one sent copy came back with. It proves nothing by itself.
+type Answer struct {
+	// Class sorts the answer; see the constants.
+	Class AnswerClass
+	// Status is the HTTP status, 0 when there was none.
+	Status int
+	// Err is the text to show; nil for AnswerOK.
+	Err error
+}
+
+// AnswerClass sorts the answers of a catalog by what the machine does next,
+// when nothing in the table moved.
+type AnswerClass string
+
+// Classes of answers.
+const (
+	AnswerOK AnswerClass = "ok"
+	// AnswerConflict: the catalog says that somebody else was first.
+	AnswerConflict AnswerClass = "conflict"
+	// AnswerAmbiguous: silence, a broken connection, a 5xx.
+	AnswerAmbiguous AnswerClass = "ambiguous"
+	// AnswerWait: 429 or 503; send nothing for a while.
+	AnswerWait AnswerClass = "wait"
+	// AnswerAuth: 401 or 419; renew the catalog token.
+	AnswerAuth AnswerClass = "auth"
+	// AnswerPermission: 403.
+	AnswerPermission AnswerClass = "permission"
+	// AnswerRejected: 400, 404, 422: the request itself isn't accepted.
+	AnswerRejected AnswerClass = "rejected"
+)

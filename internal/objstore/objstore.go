@@ -1,0 +1,64 @@
+package objstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+)
+
+// Errors that every store wraps.
+var (
+	// ErrNotFound: no object of that name.
+	ErrNotFound = errors.New("object not found")
+	// ErrExists: the name is taken already.
+	ErrExists = errors.New("object exists already")
+	// ErrPermission: the store refuses the access.
+	ErrPermission = errors.New("no permission")
+	// ErrFull: no space is left.
+	ErrFull = errors.New("no space left")
+)
+
+// Store reaches the objects of one kind of location. URIs are absolute:
+// file:///path, s3://bucket/key; a path without a scheme is a local file.
+// A Store is safe for concurrent use.
+type Store interface {
+	// Open opens an object for reading at any offset. The caller closes it.
+	Open(ctx context.Context, uri string) (Object, error)
+	// Create starts an object that becomes visible, whole, when Commit
+	// succeeds, and never before. An object of that name must not exist:
+	// Commit then fails with ErrExists and the old one stays.
+	Create(ctx context.Context, uri string) (Writer, error)
+	// PutIfAbsent writes a small object in one step, durably, or fails with
+	// ErrExists.
+	PutIfAbsent(ctx context.Context, uri string, data []byte) error
+	// Stat gives the size in bytes.
+	Stat(ctx context.Context, uri string) (int64, error)
+	// Delete removes an object; a missing one is no error.
+	Delete(ctx context.Context, uri string) error
+	// List gives all objects whose URI starts with prefix, in order.
+	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+}
+
+// Info is an object in a listing.
+type Info struct {
+	URI  string
+	Size int64
+}
+
+// Object is an open object. ReadAt is safe for concurrent use.
+type Object interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64
+}
+
+// Writer writes one object. Exactly one of Commit and Abort must be called;
+// Abort after either has no effect.
+type Writer interface {
+	io.Writer
+	// Commit makes the object visible and durable.
+	Commit(ctx context.Context) error
+	// Abort gives up and leaves nothing behind.
+	Abort()
+}

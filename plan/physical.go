@@ -1,0 +1,277 @@
+package plan
+
+import "github.com/firn-project/firn/commit"
+
+// Node is an operator of a physical plan. The set of kinds is closed.
+type Node interface {
+	Plan
+	// Kind names the operator in the encoding and in EXPLAIN.
+	Kind() string
+	// Inputs are the operators that this one reads, in order.
+	Inputs() []Node
+}
+
+// Column is a column of a source, a query or an exchange.
+type Column struct {
+	Name string
+	// Type is the column's type as DuckDB writes it, such as DECIMAL(18,2).
+	Type string
+	// FieldID is the table's field id; 0 when the column isn't a table's.
+	FieldID int
+	// Required columns hold no null.
+	Required bool
+	// Default is the value that files written before the column existed
+	// have, as a SQL literal; empty for NULL.
+	Default string
+}
+
+// Query runs SQL over sources in DuckDB. It is a leaf: sources are not nodes.
+type Query struct {
+	// SQL names sources by their View and nothing else outside itself. now()
+	// and its like were replaced by the job's own time.
+	SQL     string
+	Sources []Source
+	// Columns is what the query gives, in order.
+	Columns []Column
+	// Parallel queries give the same rows whether they run over the
+	// partitions one by one or over all at once. Why says why, or why not.
+	Parallel bool
+	Why      string
+	// Partitioned is the index of the source that Partitions cuts up, and
+	// Partitions the slices of its files, one for each task, in plan order.
+	// Both are unused when Parallel is false: such a query runs whole in one
+	// task.
+	Partitioned int
+	Partitions  [][]SourceFile
+	// RejectLimit is how many rows may be unreadable, over the whole job.
+	RejectLimit int64
+}
+
+// SourceKind says how a source's files are read.
+type SourceKind string
+
+// Kinds of sources.
+const (
+	SourceParquet SourceKind = "parquet"
+	SourceCSV     SourceKind = "csv"
+	SourceJSON    SourceKind = "json"
+	// SourceTable is a catalog table at a pinned version.
+	SourceTable SourceKind = "table"
+	// SourceUpload is a stream of Arrow batches that a client put on an
+	// executor.
+	SourceUpload SourceKind = "upload"
+)
+
+// Source is one input of a query, visible to its SQL as a view.
+type Source struct {
+	// View is the name parts by which the SQL refers to the source: three for
+	// a catalog table, one for files and uploads.
+	View []string
+	Kind SourceKind
+	// Patterns are the paths and globs as written; Files what they stand for
+	// after the probe (for tables, what the pinned version holds).
+	Patterns []string
+	Files    []SourceFile
+	// Options are the reader's arguments as SQL literals, by name
+	// (read_csv's header, delim, …), already allow-listed.
+	Options map[string]string
+	// Columns are the source's columns. For tables files are read by their
+	// FieldID, so that renamed and added columns come out right.
+	Columns []Column
+	// Table is set for SourceTable.
+	Table commit.TableName
+	// Storage is what the executor needs to reach the files; see
+	// Pinned.Storage.
+	Storage map[string]string
+	// Upload names the spooled stream for SourceUpload.
+	Upload *Upload
+}
+
+// SourceFile is a file of a source, or a slice of one.
+type SourceFile struct {
+	// Path is an absolute path or a URI.
+	Path string
+	Size int64
+	// Rows is the number of rows in the file, -1 when not known.
+	Rows int64
+	// RowGroups describes a Parquet file; empty when not known.
+	RowGroups []RowGroup
+	// First and End limit reading to the rows First ≤ n < End of the file. Both zero:
+	// the whole file.
+	First, End int64
+	// PositionDeletes and EqualityDeletes are delete files that apply to this
+	// data file (Iceberg version 2).
+	PositionDeletes []string
+	EqualityDeletes []EqualityDelete
+	// NoFieldIDs: the file has no field ids and is read by column name.
+	NoFieldIDs bool
+}
+
+// RowGroup is one row group of a Parquet file.
+type RowGroup struct{ Rows, Bytes int64 }
+
+// EqualityDelete is an equality delete file and the fields that it compares.
+type EqualityDelete struct {
+	Path     string
+	FieldIDs []int
+}
+
+// Upload names a client's spooled stream on an executor.
+type Upload struct {
+	ID       string
+	Executor string
+	// Location is where the spooled partition is served; see ShuffleLocation.
+	Location ShuffleLocation
+}
+
+// ExchangeKind says how an exchange spreads rows.
+type ExchangeKind string
+
+// Kinds of exchanges.
+const (
+	// ExchangeSingle keeps each task's rows together: one output partition.
+	ExchangeSingle ExchangeKind = "single"
+	// ExchangeRoundRobin spreads batches evenly.
+	ExchangeRoundRobin ExchangeKind = "round_robin"
+	// ExchangeHash brings rows of one table partition to one task.
+	ExchangeHash ExchangeKind = "hash"
+)
+
+// Exchange moves rows between stages.
+type Exchange struct {
+	Input Node
+	How   ExchangeKind
+	// Partitions is the number of output partitions.
+	Partitions int
+	// Layout gives the partition transforms to hash by, for ExchangeHash.
+	Layout *Layout
+}
+
+// Layout is how a table's rows are laid out: its schema and partition spec.
+type Layout struct {
+	Format     string
+	SchemaJSON []byte
+	SpecJSON   []byte
+}
+
+// Write writes the rows of its input as data files and gives file manifests.
+type Write struct {
+	Input   Node
+	Context WriteContext
+}
+
+// WriteContext is what an attempt needs to write. It holds nothing about the
+// catalog.
+type WriteContext struct {
+	Table         commit.TableName
+	TableUUID     string
+	FormatVersion int
+	Layout        Layout
+	SortOrderJSON []byte
+	Properties    map[string]string
+	// Prefix is the job's data prefix, a URI that ends in a slash. Every file
+	// of every attempt lies under it.
+	Prefix string
+	// TargetFileSize is in bytes.
+	TargetFileSize int64
+	// Storage is how to reach the store, with credentials scoped to Prefix.
+	Storage map[string]string
+}
+
+// Coalesce reads all partitions of its input one after the other.
+type Coalesce struct {
+	Input Node
+	// Limit stops after that many rows; nil for no limit.
+	Limit *int64
+}
+
+// Commit is the commit operator: a scheduler root. It reads file manifests and
+// commits them to a table as one unit.
+type Commit struct {
+	Input     Node
+	Target    Pinned
+	Branch    string
+	Operation commit.Operation
+	// Prefix is the job's data prefix that every file must lie under.
+	Prefix string
+}
+
+// ShuffleRead reads what earlier stages put into their exchanges. It is the
+// leaf of the fragments of later stages.
+type ShuffleRead struct {
+	Stage   int
+	Columns []Column
+	// Locations is what a task reads, in plan order. It is filled in when the
+	// task is dispatched.
+	Locations []ShuffleLocation
+}
+
+// ShuffleLocation is one piece of shuffle output.
+type ShuffleLocation struct {
+	Job     string
+	Stage   int
+	Task    int
+	Attempt string
+	// Output is the output partition.
+	Output   int
+	Executor string
+	// Address is the executor's Flight address, host:port.
+	Address string
+	Rows    int64
+	Bytes   int64
+	// Ticket is the signed Flight ticket.
+	Ticket []byte
+}
+
+// Kinds of nodes, as encoded.
+const (
+	KindQuery       = "query"
+	KindExchange    = "exchange"
+	KindWrite       = "write"
+	KindCoalesce    = "coalesce"
+	KindCommit      = "commit"
+	KindShuffleRead = "shuffle_read"
+)
+
+func (*Query) isPlan()       {}
+func (*Exchange) isPlan()    {}
+func (*Write) isPlan()       {}
+func (*Coalesce) isPlan()    {}
+func (*Commit) isPlan()      {}
+func (*ShuffleRead) isPlan() {}
+
+// Kind implements Node.
+func (*Query) Kind() string { return KindQuery }
+
+// Kind implements Node.
+func (*Exchange) Kind() string { return KindExchange }
+
+// Kind implements Node.
+func (*Write) Kind() string { return KindWrite }
+
+// Kind implements Node.
+func (*Coalesce) Kind() string { return KindCoalesce }
+
+// Kind implements Node.
+func (*Commit) Kind() string { return KindCommit }
+
+// Kind implements Node.
+func (*ShuffleRead) Kind() string { return KindShuffleRead }
+
+// Inputs implements Node.
+func (*Query) Inputs() []Node { return nil }
+
+// Inputs implements Node.
+func (n *Exchange) Inputs() []Node { return []Node{n.Input} }
+
+// Inputs implements Node.
+func (n *Write) Inputs() []Node { return []Node{n.Input} }
+
+// Inputs implements Node.
+func (n *Coalesce) Inputs() []Node { return []Node{n.Input} }
+
+// Inputs implements Node.
+func (n *Commit) Inputs() []Node { return []Node{n.Input} }
+
+// Inputs implements Node.
+func (*ShuffleRead) Inputs() []Node { return nil }

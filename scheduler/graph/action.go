@@ -1,0 +1,78 @@
+package graph
+
+// Action is what the event loop must do next.
+type Action interface{ isAction() }
+
+// Accepted is one accepted output: what a later stage, the root or the client
+// reads.
+type Accepted struct {
+	Task     TaskID
+	Attempt  string
+	Executor string
+	Output   Output
+	// Manifest is the copy that came with the success, or nil.
+	Manifest []byte
+}
+
+// RunTask: queue the task for dispatch. Inputs are the accepted outputs that it
+// reads, in plan order.
+type RunTask struct {
+	Task         TaskID
+	StageAttempt int
+	Inputs       []Accepted
+}
+
+// CancelTask: tell the executor to stop the attempt (or drop it from the
+// queue, when Attempt is empty).
+type CancelTask struct {
+	Task     TaskID
+	Attempt  string
+	Executor string
+}
+
+// RunSchedulerRoot: run the root over the final stage's accepted outputs. It
+// is emitted once for each epoch; a new epoch exists only after RootLostInput.
+type RunSchedulerRoot struct {
+	Epoch  int
+	Inputs []Accepted
+}
+
+// StartRoot answers RootStarted: go on.
+type StartRoot struct{ Epoch int }
+
+// SkipRoot answers RootStarted: the job isn't running any more.
+type SkipRoot struct{ Epoch int }
+
+// ProceedRoot answers RootInFlight: send; from now on no cancel wins.
+type ProceedRoot struct{ Epoch int }
+
+// StopRoot answers RootInFlight, or ends a root that has not got that far.
+type StopRoot struct{ Epoch int }
+
+// JobEnded: the job is in a final state; tell who waits.
+type JobEnded struct{}
+
+// FreeJobData: remove shuffle data of the stages named on all executors; of
+// the whole job when Stages is nil. It is emitted at most once for any stage.
+type FreeJobData struct{ Stages []int }
+
+// CancelAnswer answers CancelRequested.
+type CancelAnswer struct{ Answer string }
+
+// Answers to a cancel request.
+const (
+	AnswerCancelled      = "cancelled"
+	AnswerCommitInFlight = "commit_in_flight"
+	AnswerAlreadyEnded   = "already_ended"
+)
+
+func (RunTask) isAction()          {}
+func (CancelTask) isAction()       {}
+func (RunSchedulerRoot) isAction() {}
+func (StartRoot) isAction()        {}
+func (SkipRoot) isAction()         {}
+func (ProceedRoot) isAction()      {}
+func (StopRoot) isAction()         {}
+func (JobEnded) isAction()         {}
+func (FreeJobData) isAction()      {}
+func (CancelAnswer) isAction()     {}

@@ -1,0 +1,122 @@
+package graph
+
+import (
+	"github.com/firn-project/firn/commit"
+)
+
+// Event is something that happened to a job.
+type Event interface{ isEvent() }
+
+// TaskID names a task of a job.
+type TaskID struct {
+	Stage int
+	Task  int
+}
+
+// Output is one shuffle partition that an attempt wrote.
+type Output struct {
+	Partition   int
+	Rows, Bytes int64
+}
+
+// Start begins a planned job.
+type Start struct{}
+
+// TaskLaunched: the dispatcher gave the task to an executor under a fresh
+// attempt id.
+type TaskLaunched struct {
+	Task         TaskID
+	StageAttempt int
+	Attempt      string
+	Executor     string
+}
+
+// TaskSucceeded: an executor reports the attempt's output.
+type TaskSucceeded struct {
+	Task         TaskID
+	StageAttempt int
+	Attempt      string
+	Executor     string
+	Outputs      []Output
+	// Manifest is a copy of a small file manifest (IPC stream), or nil.
+	Manifest []byte
+	Rows     int64
+	Bytes    int64
+	Files    int
+	Rejected int64
+	Rejects  []string
+}
+
+// FailureClass sorts failures by what the graph does next.
+type FailureClass string
+
+// Classes of failures.
+const (
+	Retryable    FailureClass = "retryable"
+	NotRetryable FailureClass = "not_retryable"
+	CancelledTry FailureClass = "cancelled"
+)
+
+// LostInput says which accepted output a shuffle read couldn't get.
+type LostInput struct {
+	Task     TaskID
+	Attempt  string
+	Executor string
+}
+
+// TaskFailed: the attempt ended without output.
+type TaskFailed struct {
+	Task         TaskID
+	StageAttempt int
+	Attempt      string
+	Executor     string
+	Class        FailureClass
+	Err          error
+	Lost         *LostInput
+}
+
+// ExecutorLost: the executor is gone and so is its shuffle output.
+type ExecutorLost struct{ Executor string }
+
+// RootStarted: the event loop is about to run the root. The answer tells
+// whether it may (see StartRoot, SkipRoot).
+type RootStarted struct{ Epoch int }
+
+// RootLostInput: the root couldn't read an accepted output, before it sealed
+// anything. The lost tasks rerun and the root starts again.
+type RootLostInput struct {
+	Epoch int
+	Lost  []LostInput
+}
+
+// RootInFlight: the root is about to send a commit: the point of no return.
+// The graph answers with ProceedRoot or, when a cancel was first, StopRoot.
+type RootInFlight struct{ Epoch int }
+
+// RootFinished: the root ended.
+type RootFinished struct {
+	Epoch int
+	// Result is the inline result, an Arrow IPC stream.
+	Result []byte
+	// Commit is what is known of the table, whatever the root's own fate.
+	Commit commit.CommitState
+	Err    error
+}
+
+// CancelRequested: a client wants the job to end.
+type CancelRequested struct{}
+
+// Failed: planning or dispatch failed outside of any task.
+type Failed struct{ Err error }
+
+func (Start) isEvent()           {}
+func (TaskLaunched) isEvent()    {}
+func (TaskSucceeded) isEvent()   {}
+func (TaskFailed) isEvent()      {}
+func (ExecutorLost) isEvent()    {}
+func (RootStarted) isEvent()     {}
+func (RootLostInput) isEvent()   {}
+func (RootInFlight) isEvent()    {}
+func (RootFinished) isEvent()    {}
+func (CancelRequested) isEvent() {}
+func (Failed) isEvent()          {}

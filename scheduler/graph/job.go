@@ -1,0 +1,69 @@
+package graph
+
+import "time"
+
+// Spec is a planned job, as the graph sees it: stages and numbers, no plan.
+type Spec struct {
+	JobID  string
+	Stages []StageSpec
+	// HasRoot: the job's last operator runs on the scheduler.
+	HasRoot bool
+	// MaxTaskFailures is how often one task may fail before the job does (4),
+	// MaxStageAttempts how often a stage may be rolled back (4).
+	MaxTaskFailures, MaxStageAttempts int
+}
+
+// StageSpec is one stage. The last one of a Spec is the final stage.
+type StageSpec struct {
+	ID    int
+	Tasks int
+	// Inputs are the ids of the stages that it reads. Task n reads output
+	// partition n of every task of each input stage, or everything when
+	// ReadsAll is set.
+	Inputs   []int
+	ReadsAll bool
+	// Outputs is the number of shuffle partitions each task writes.
+	Outputs int
+	// Deterministic: a task run again gives the same rows in the same
+	// partitions. A stage that isn't reruns whole.
+	Deterministic bool
+	// Manifests: the output is file manifests.
+	Manifests bool
+}
+
+// State is a job's state.
+type State string
+
+// States of a job.
+const (
+	Queued    State = "queued"
+	Planning  State = "planning"
+	Running   State = "running"
+	Succeeded State = "succeeded"
+	JobFailed State = "failed"
+	Cancelled State = "cancelled"
+)
+
+// StageState is a stage's state.
+type StageState string
+
+// States of a stage.
+const (
+	StageUnresolved StageState = "unresolved"
+	StageResolved   StageState = "resolved"
+	StageRunning    StageState = "running"
+	StageSucceeded  StageState = "succeeded"
+	StageFailed     StageState = "failed"
+)
+
+// StageView is what can be shown of a stage.
+type StageView struct {
+	ID          int
+	State       StageState
+	Attempt     int
+	Tasks, Done int
+	Rows, Bytes int64
+	Files       int
+	Started     time.Time
+	Ended       time.Time
+}
