@@ -131,8 +131,11 @@ type RegisterResponse struct {
 	HeartbeatMs     uint32                 `protobuf:"varint,2,opt,name=heartbeat_ms,json=heartbeatMs,proto3" json:"heartbeat_ms,omitempty"`
 	Dispatch        string                 `protobuf:"bytes,3,opt,name=dispatch,proto3" json:"dispatch,omitempty"` // "push" or "pull"
 	ClusterId       string                 `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// local_allow are the directories that sources may be read from, unless the
+	// executor has a setting of its own.
+	LocalAllow    []string `protobuf:"bytes,5,rep,name=local_allow,json=localAllow,proto3" json:"local_allow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RegisterResponse) Reset() {
@@ -191,6 +194,13 @@ func (x *RegisterResponse) GetClusterId() string {
 		return x.ClusterId
 	}
 	return ""
+}
+
+func (x *RegisterResponse) GetLocalAllow() []string {
+	if x != nil {
+		return x.LocalAllow
+	}
+	return nil
 }
 
 type HeartbeatRequest struct {
@@ -3475,13 +3485,15 @@ const file_firn_proto_rawDesc = "" +
 	"\x0eflight_address\x18\x05 \x01(\tR\rflightAddress\x12\x14\n" +
 	"\x05slots\x18\x06 \x01(\rR\x05slots\x12!\n" +
 	"\fmemory_bytes\x18\a \x01(\x03R\vmemoryBytes\x12\x14\n" +
-	"\x05build\x18\b \x01(\tR\x05build\"\x9c\x01\n" +
+	"\x05build\x18\b \x01(\tR\x05build\"\xbd\x01\n" +
 	"\x10RegisterResponse\x12*\n" +
 	"\x11ticket_public_key\x18\x01 \x01(\fR\x0fticketPublicKey\x12!\n" +
 	"\fheartbeat_ms\x18\x02 \x01(\rR\vheartbeatMs\x12\x1a\n" +
 	"\bdispatch\x18\x03 \x01(\tR\bdispatch\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x04 \x01(\tR\tclusterId\"\x9f\x01\n" +
+	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12\x1f\n" +
+	"\vlocal_allow\x18\x05 \x03(\tR\n" +
+	"localAllow\"\x9f\x01\n" +
 	"\x10HeartbeatRequest\x12\x1f\n" +
 	"\vexecutor_id\x18\x01 \x01(\tR\n" +
 	"executorId\x12 \n" +
