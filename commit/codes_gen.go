@@ -8,9 +8,93 @@ const (
 	CodeConflict Code = "FIRN-2003"
 	// CodeUnknown: commit state unknown.
 	CodeUnknown Code = "FIRN-2007"
+	// CodeStorage: storage failed.
+	CodeStorage Code = "FIRN-5500"
+	// CodeStorageNotFound: file not found.
+	CodeStorageNotFound Code = "FIRN-5501"
+	// CodeStorageExists: file exists already.
+	CodeStorageExists Code = "FIRN-5502"
+	// CodeStoragePermission: no permission on storage.
+	CodeStoragePermission Code = "FIRN-5503"
+	// CodeStorageFull: no space left.
+	CodeStorageFull Code = "FIRN-5504"
+	// CodeStorageLocation: location not understood.
+	CodeStorageLocation Code = "FIRN-5505"
+	// CodeKeyReused: idempotency key reused.
+	CodeKeyReused Code = "FIRN-6001"
+	// CodeCommitBelowRoot: commit operator below the plan's top.
+	CodeCommitBelowRoot Code = "FIRN-6002"
+	// CodeCommitNeedsRoot: commit without a scheduler root.
+	CodeCommitNeedsRoot Code = "FIRN-6003"
+	// CodeModeRefused: job mode can't have a scheduler root.
+	CodeModeRefused Code = "FIRN-6004"
+	// CodeRootInput: scheduler root over rows.
+	CodeRootInput Code = "FIRN-6005"
+	// CodeProtocolVersion: protocol versions differ.
+	CodeProtocolVersion Code = "FIRN-6006"
+	// CodeNoExecutors: no executor.
+	CodeNoExecutors Code = "FIRN-6007"
+	// CodeJobNotFound: job not found.
+	CodeJobNotFound Code = "FIRN-6008"
+	// CodeJobInterrupted: job interrupted.
+	CodeJobInterrupted Code = "FIRN-6009"
+	// CodeOneStatement: not exactly one statement.
+	CodeOneStatement Code = "FIRN-6010"
+	// CodeBadPlan: plan can't be run.
+	CodeBadPlan Code = "FIRN-6011"
+	// CodeUnitNotFound: commit unit not found.
+	CodeUnitNotFound Code = "FIRN-6012"
+	// CodeUnitNotDrivable: commit unit can't be driven that way.
+	CodeUnitNotDrivable Code = "FIRN-6013"
+	// CodeUploadNotFound: upload not found.
+	CodeUploadNotFound Code = "FIRN-6014"
+	// CodeSchedulerClosing: scheduler is shutting down.
+	CodeSchedulerClosing Code = "FIRN-6015"
+	// CodeDirectoryHeld: directory is in use.
+	CodeDirectoryHeld Code = "FIRN-6016"
+	// CodeReportTooLarge: report too large.
+	CodeReportTooLarge Code = "FIRN-6017"
+	// CodeJobCancelled: job cancelled.
+	CodeJobCancelled Code = "FIRN-6018"
+	// CodeRootPanic: scheduler root broke.
+	CodeRootPanic Code = "FIRN-6019"
+	// CodeUnitUnresolved: earlier commit under this key not resolved.
+	CodeUnitUnresolved Code = "FIRN-6020"
+	// CodeBadRequest: request not understood.
+	CodeBadRequest Code = "FIRN-6021"
+	// CodeJournal: journal can't be used.
+	CodeJournal Code = "FIRN-6022"
 )
 
 var codeInfos = map[Code]CodeInfo{
-	CodeConflict: {Code: CodeConflict, Kind: "conflict", Title: "commit conflict", Cause: "Somebody else's commit to the same table made this one impossible, and the attempts allowed were used up.", Hint: "Run the statement again with the same idempotency key."},
-	CodeUnknown:  {Code: CodeUnknown, Kind: "unknown", Title: "commit state unknown", Cause: "The catalog's answer was lost and reading the table did not yet prove what happened.", Hint: "Do not resubmit under another key. Run the statement again with the same key: it looks the token up in the table first."},
+	CodeConflict:          {Code: CodeConflict, Kind: "conflict", Title: "commit conflict", Cause: "Somebody else's commit to the same table made this one impossible, and the attempts allowed were used up.", Hint: "Run the statement again with the same idempotency key."},
+	CodeUnknown:           {Code: CodeUnknown, Kind: "unknown", Title: "commit state unknown", Cause: "The catalog's answer was lost and reading the table did not yet prove what happened.", Hint: "Do not resubmit under another key. Run the statement again with the same key: it looks the token up in the table first."},
+	CodeStorage:           {Code: CodeStorage, Kind: "failed", Title: "storage failed", Cause: "A file or object could not be read or written; the message has the store's own words.", Hint: "Check that the store is up and reachable from this machine, then run the statement again."},
+	CodeStorageNotFound:   {Code: CodeStorageNotFound, Kind: "not_found", Title: "file not found", Cause: "No file or object of that name is there.", Hint: "Check the path. If it belongs to a table, something outside Firn may have deleted it."},
+	CodeStorageExists:     {Code: CodeStorageExists, Kind: "failed", Title: "file exists already", Cause: "The name is taken, and Firn never overwrites a file.", Hint: "Use another name, or remove the file if nothing needs it any more."},
+	CodeStoragePermission: {Code: CodeStoragePermission, Kind: "permission", Title: "no permission on storage", Cause: "The store or the operating system refused the access.", Hint: "Give the user that Firn runs as, or the credentials that it was given, access to that path."},
+	CodeStorageFull:       {Code: CodeStorageFull, Kind: "failed", Title: "no space left", Cause: "The disk or the quota behind that path is full.", Hint: "Free some space, then run the statement again with the same idempotency key."},
+	CodeStorageLocation:   {Code: CodeStorageLocation, Kind: "invalid", Title: "location not understood", Cause: "Firn reads file:///path, absolute paths and s3://bucket/key.", Hint: "Write the location as an absolute URI of one of those schemes."},
+	CodeKeyReused:         {Code: CodeKeyReused, Kind: "invalid", Title: "idempotency key reused", Cause: "The idempotency key belongs to another statement, session or target.", Hint: "Use a fresh key for another statement; use the old key only to repeat the statement it was first sent with."},
+	CodeCommitBelowRoot:   {Code: CodeCommitBelowRoot, Kind: "invalid", Title: "commit operator below the plan's top", Cause: "Only the plan's top operator can run on the scheduler, and a commit operator runs nowhere else.", Hint: "Submit the commit as the last operator of a plan of its own."},
+	CodeCommitNeedsRoot:   {Code: CodeCommitNeedsRoot, Kind: "invalid", Title: "commit without a scheduler root", Cause: "This scheduler is configured not to run the plan's commit operator, and executors can't run it: they have no access to a catalog.", Hint: "Let the scheduler's root predicate pick commit operators (the default)."},
+	CodeModeRefused:       {Code: CodeModeRefused, Kind: "invalid", Title: "job mode can't have a scheduler root", Cause: "A pipelined job has no point where all stages have succeeded; a cached job would keep the root's input instead of the job's result.", Hint: "Submit the statement as a staged job (leave the mode out)."},
+	CodeRootInput:         {Code: CodeRootInput, Kind: "invalid", Title: "scheduler root over rows", Cause: "A scheduler root reads file manifests. One that reads rows would pull all of them through the scheduler.", Hint: "Put a write operator directly below the root."},
+	CodeProtocolVersion:   {Code: CodeProtocolVersion, Kind: "invalid", Title: "protocol versions differ", Cause: "The two processes were built from different versions of the protocol.", Hint: "Run the same version of firn everywhere."},
+	CodeNoExecutors:       {Code: CodeNoExecutors, Kind: "failed", Title: "no executor", Cause: "No executor is registered with the scheduler.", Hint: "Start one with `firn executor --server HOST:PORT --dir DIR`."},
+	CodeJobNotFound:       {Code: CodeJobNotFound, Kind: "not_found", Title: "job not found", Cause: "The scheduler has no record of the job.", Hint: "`firn job list` shows the jobs there are."},
+	CodeJobInterrupted:    {Code: CodeJobInterrupted, Kind: "failed", Title: "job interrupted", Cause: "The scheduler's process ended while the job ran.", Hint: "Run the statement again with the same idempotency key."},
+	CodeOneStatement:      {Code: CodeOneStatement, Kind: "invalid", Title: "not exactly one statement", Cause: "A request carries one statement; scripts are split by the client.", Hint: "Send the statements one by one."},
+	CodeBadPlan:           {Code: CodeBadPlan, Kind: "invalid", Title: "plan can't be run", Cause: "The physical plan isn't one that stages can be cut from.", Hint: "Submit SQL, or a plan of source, query, exchange, write and commit operators."},
+	CodeUnitNotFound:      {Code: CodeUnitNotFound, Kind: "not_found", Title: "commit unit not found", Cause: "The job has no commit unit that waits to be driven.", Hint: "`firn commit list` shows the units there are."},
+	CodeUnitNotDrivable:   {Code: CodeUnitNotDrivable, Kind: "invalid", Title: "commit unit can't be driven that way", Cause: "What is known of the unit doesn't allow the action.", Hint: "`firn commit list` shows the state of the unit."},
+	CodeUploadNotFound:    {Code: CodeUploadNotFound, Kind: "not_found", Title: "upload not found", Cause: "No such upload is known, or it has expired.", Hint: "Upload the data again and name the new upload."},
+	CodeSchedulerClosing:  {Code: CodeSchedulerClosing, Kind: "failed", Title: "scheduler is shutting down", Cause: "The scheduler takes no new work and ends the work it has.", Hint: "Send the statement again with the same idempotency key once the scheduler is back."},
+	CodeDirectoryHeld:     {Code: CodeDirectoryHeld, Kind: "failed", Title: "directory is in use", Cause: "Another process works in the directory.", Hint: "Stop that process, connect to it with --server, or use another directory."},
+	CodeReportTooLarge:    {Code: CodeReportTooLarge, Kind: "invalid", Title: "report too large", Cause: "The job's report would be larger than the scheduler may send back. It is checked before the commit, so nothing was committed.", Hint: "Use a shorter idempotency key or table name."},
+	CodeJobCancelled:      {Code: CodeJobCancelled, Kind: "cancelled", Title: "job cancelled", Cause: "Somebody asked for the job to end.", Hint: "The statement can be run again with the same idempotency key."},
+	CodeRootPanic:         {Code: CodeRootPanic, Kind: "failed", Title: "scheduler root broke", Cause: "The scheduler root hit a bug in Firn.", Hint: "Report it with the scheduler's log. Running the statement again with the same key is safe."},
+	CodeUnitUnresolved:    {Code: CodeUnitUnresolved, Kind: "unknown", Title: "earlier commit under this key not resolved", Cause: "A job with the same key sent a commit whose outcome isn't proven yet.", Hint: "`firn commit retry JOB` looks the token up in the table and commits the files that are there already."},
+	CodeBadRequest:        {Code: CodeBadRequest, Kind: "invalid", Title: "request not understood", Cause: "A field of the request has a value that the scheduler doesn't accept.", Hint: "See the cause."},
+	CodeJournal:           {Code: CodeJournal, Kind: "failed", Title: "journal can't be used", Cause: "The scheduler's journal can't be read or written.", Hint: "Check the scheduler's directory: space, permissions, and that it was written by this version."},
 }
