@@ -644,6 +644,8 @@ type TaskError struct {
 	Hint   string `protobuf:"bytes,6,opt,name=hint,proto3" json:"hint,omitempty"`
 	// lost_input is set when a shuffle read failed.
 	LostInput     *LostInput `protobuf:"bytes,7,opt,name=lost_input,json=lostInput,proto3" json:"lost_input,omitempty"`
+	Tried         string     `protobuf:"bytes,8,opt,name=tried,proto3" json:"tried,omitempty"`
+	Reason        string     `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"` // commit.Reason
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -725,6 +727,20 @@ func (x *TaskError) GetLostInput() *LostInput {
 		return x.LostInput
 	}
 	return nil
+}
+
+func (x *TaskError) GetTried() string {
+	if x != nil {
+		return x.Tried
+	}
+	return ""
+}
+
+func (x *TaskError) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 type LostInput struct {
@@ -3532,7 +3548,7 @@ const file_firn_proto_rawDesc = "" +
 	"TaskOutput\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x03R\x04rows\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xba\x01\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xe8\x01\n" +
 	"\tTaskError\x12\x14\n" +
 	"\x05class\x18\x01 \x01(\tR\x05class\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x0e\n" +
@@ -3541,7 +3557,9 @@ const file_firn_proto_rawDesc = "" +
 	"\x05cause\x18\x05 \x01(\tR\x05cause\x12\x12\n" +
 	"\x04hint\x18\x06 \x01(\tR\x04hint\x121\n" +
 	"\n" +
-	"lost_input\x18\a \x01(\v2\x12.firn.v1.LostInputR\tlostInput\"u\n" +
+	"lost_input\x18\a \x01(\v2\x12.firn.v1.LostInputR\tlostInput\x12\x14\n" +
+	"\x05tried\x18\b \x01(\tR\x05tried\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\"u\n" +
 	"\tLostInput\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x1d\n" +
