@@ -1,0 +1,109 @@
+package client
+
+import (
+	"context"
+	"iter"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/google/uuid"
+)
+
+// Session is what earlier statements fixed for the next one: where names that
+// are not complete are looked up. The zero value has neither.
+type Session struct {
+	Catalog   string
+	Namespace []string
+}
+
+func (s Session) proto() *firnpb.Session {
+	return &firnpb.Session{Catalog: s.Catalog, Namespace: s.Namespace}
+}
+
+func sessionOf(s *firnpb.Session) Session {
+	return Session{Catalog: s.GetCatalog(), Namespace: s.GetNamespace()}
+}
+
+// Mode says how a job's stages run; see the constants of package plan.
+type Mode string
+
+// Modes. A statement that writes runs staged.
+const (
+	ModeDefault   Mode = ""
+	ModeStaged    Mode = "staged"
+	ModePipelined Mode = "pipelined"
+	ModeCached    Mode = "cached"
+)
+
+// Statement is one SQL statement to run. Only SQL is needed.
+type Statement struct {
+	SQL     string
+	Session Session
+	// Key is the idempotency key; a UUIDv7 is made when it is empty.
+	Key string
+	// RejectLimit is how many rows that can't be read or cast may be left out
+	// over the whole job. 0 fails the job at the first one.
+	RejectLimit int64
+	Mode        Mode
+	// TimeZone is the session's time zone, UTC when empty.
+	TimeZone string
+}
+
+// NewKey makes an idempotency key, a UUIDv7.
+func NewKey() string { return uuid.Must(uuid.NewV7()).String() }
+
+// Result is the scheduler's first answer to a statement: a job for INSERT and
+// SELECT, rows for the statements that only ask the catalog (SHOW, DESCRIBE,
+// EXPLAIN), neither for DDL and USE.
+type Result struct {
+	// Statement is the kind of the statement, such as "CREATE TABLE".
+	Statement string
+	// Session is to be given to the next statement.
+	Session Session
+	// Key is the idempotency key that the statement was sent with.
+	Key string
+	// Job is the job that runs the statement; nil if there is none.
+	Job *Job
+	// Schema is set when the answer carries rows itself.
+	Schema *arrow.Schema
+
+	batches []arrow.RecordBatch
+}
+
+// Execute sends one statement. It returns as soon as the scheduler has taken it;
+// Result.Job.Wait waits for its end.
+func (c *Client) Execute(ctx context.Context, s Statement) (*Result, error) {
+	if s.Key == "" {
+		s.Key = NewKey()
+	}
+	resp, err := c.rpc.Execute(ctx, &firnpb.ExecuteRequest{
+		ProtocolVersion: wire.ProtocolVersion,
+		Sql:             s.SQL,
+		Session:         s.Session.proto(),
+		IdempotencyKey:  s.Key,
+		RejectLimit:     s.RejectLimit,
+		Mode:            string(s.Mode),
+		TimeZone:        s.TimeZone,
+	})
+	if err != nil {
+		return nil, c.fromRPC(ctx, err)
+	}
+	r := &Result{Statement: resp.GetStatement(), Session: sessionOf(resp.GetSession()), Key: s.Key}
+	switch {
+	case resp.GetJob() != nil:
+		r.Job = &Job{client: c, id: resp.GetJob().GetJobId(), key: s.Key}
+	case len(resp.GetRowsIpc()) > 0:
+		r.Schema, r.batches, err = readStream(resp.GetRowsIpc())
+	}
+	return r, err
+}
+
+// Rows gives the rows of the answer: those that came with it, or those of the
+// job, after waiting for its end. DDL gives none.
+func (r *Result) Rows(ctx context.Context) iter.Seq2[arrow.RecordBatch, error] {
+	if r.Job != nil {
+		return r.Job.Rows(ctx)
+	}
+	return batchSeq(r.batches)
+}

@@ -1,0 +1,112 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"iter"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+)
+
+// Rows waits for the job and gives its rows in plan order, a batch at a time. The
+// batches of a SELECT come straight from the executors, by tickets that the
+// scheduler signed; those of a job that writes are its one-row report.
+//
+// A batch is valid until the next one is asked for; Retain keeps it longer. The
+// rows of a SELECT can be read again until the scheduler frees them.
+func (j *Job) Rows(ctx context.Context) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		s, err := j.Wait(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		s.Batches(ctx, j.client)(yield)
+	}
+}
+
+// Schema is the schema of the job's rows; nil before the job has succeeded.
+func (s JobStatus) Schema() (*arrow.Schema, error) {
+	raw := s.proto.GetResultSchema()
+	if len(raw) == 0 {
+		raw = s.proto.GetInlineResult()
+	}
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	schema, _, err := readStream(raw)
+	return schema, err
+}
+
+// Batches gives the rows of a job that has succeeded; see Job.Rows.
+func (s JobStatus) Batches(ctx context.Context, c *Client) iter.Seq2[arrow.RecordBatch, error] {
+	if raw := s.proto.GetInlineResult(); len(raw) > 0 {
+		_, batches, err := readStream(raw)
+		if err != nil {
+			return func(yield func(arrow.RecordBatch, error) bool) { yield(nil, err) }
+		}
+		return batchSeq(batches)
+	}
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		r := newPartitionReader(c)
+		defer r.close()
+		for _, p := range s.proto.GetPartitions() {
+			if p.GetRows() == 0 {
+				continue
+			}
+			if more, err := r.read(ctx, p, yield); err != nil {
+				yield(nil, err)
+				return
+			} else if !more {
+				return
+			}
+		}
+	}
+}
+
+func batchSeq(batches []arrow.RecordBatch) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		for _, b := range batches {
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
+}
+
+// readStream reads a whole Arrow IPC stream. The batches live on Go's heap and
+// need no release.
+func readStream(raw []byte) (schema *arrow.Schema, batches []arrow.RecordBatch, err error) {
+	r, err := ipc.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, nil, badIPC(err)
+	}
+	defer r.Release()
+	for r.Next() {
+		b := r.RecordBatch()
+		b.Retain()
+		batches = append(batches, b)
+	}
+	if err := r.Err(); err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, badIPC(err)
+	}
+	return r.Schema(), batches, nil
+}
+
+func badIPC(err error) error {
+	return &commit.Error{Code: commit.CodeProtocol, Op: "decode rows", Cause: err}
+}
+
+// lostRows is the error for rows that an executor no longer gives.
+func lostRows(p *firnpb.ResultPartition, err error) error {
+	if _, ok := errors.AsType[*commit.Error](err); ok {
+		return err
+	}
+	return &commit.Error{Code: commit.CodeResultLost, Op: "read rows from executor", Object: p.GetAddress(), Cause: err,
+		Hint: "Run the statement again."}
+}
