@@ -8,6 +8,28 @@ const (
 	CodeConflict Code = "FIRN-2003"
 	// CodeUnknown: commit state unknown.
 	CodeUnknown Code = "FIRN-2007"
+	// CodeExecutorVersion: protocol versions differ.
+	CodeExecutorVersion Code = "FIRN-3500"
+	// CodeExecutorDirHeld: executor directory in use.
+	CodeExecutorDirHeld Code = "FIRN-3501"
+	// CodeExecutorConfig: executor setting not usable.
+	CodeExecutorConfig Code = "FIRN-3502"
+	// CodeTaskPanic: task panicked.
+	CodeTaskPanic Code = "FIRN-3510"
+	// CodeTaskPlan: task not understood.
+	CodeTaskPlan Code = "FIRN-3511"
+	// CodeProbeTimeout: probe took too long.
+	CodeProbeTimeout Code = "FIRN-3512"
+	// CodeTicketRefused: ticket refused.
+	CodeTicketRefused Code = "FIRN-3520"
+	// CodeShuffleFull: shuffle disk full.
+	CodeShuffleFull Code = "FIRN-3521"
+	// CodeShuffleIO: shuffle data not written or read.
+	CodeShuffleIO Code = "FIRN-3522"
+	// CodeShuffleColumns: rows don't fit their exchange.
+	CodeShuffleColumns Code = "FIRN-3523"
+	// CodeUploadExists: upload already put.
+	CodeUploadExists Code = "FIRN-3524"
 	// CodeStorage: storage failed.
 	CodeStorage Code = "FIRN-5500"
 	// CodeStorageNotFound: file not found.
@@ -64,11 +86,46 @@ const (
 	CodeBadRequest Code = "FIRN-6021"
 	// CodeJournal: journal can't be used.
 	CodeJournal Code = "FIRN-6022"
+	// CodeUnreachable: scheduler not reached.
+	CodeUnreachable Code = "FIRN-7001"
+	// CodeProtocol: answer not understood.
+	CodeProtocol Code = "FIRN-7002"
+	// CodeBadCall: request not complete.
+	CodeBadCall Code = "FIRN-7003"
+	// CodeWaitTimeout: timed out waiting.
+	CodeWaitTimeout Code = "FIRN-7005"
+	// CodeInterrupted: interrupted.
+	CodeInterrupted Code = "FIRN-7006"
+	// CodeResultLost: rows can't be read any more.
+	CodeResultLost Code = "FIRN-7007"
+	// CodeUpload: upload failed.
+	CodeUpload Code = "FIRN-7008"
+	// CodeUsage: wrong usage.
+	CodeUsage Code = "FIRN-7101"
+	// CodeConfig: bad configuration.
+	CodeConfig Code = "FIRN-7102"
+	// CodeDirInUse: directory in use.
+	CodeDirInUse Code = "FIRN-7103"
+	// CodeCluster: cluster didn't start.
+	CodeCluster Code = "FIRN-7104"
+	// CodeCodeNotFound: no such error code.
+	CodeCodeNotFound Code = "FIRN-7105"
 )
 
 var codeInfos = map[Code]CodeInfo{
 	CodeConflict:          {Code: CodeConflict, Kind: "conflict", Title: "commit conflict", Cause: "Somebody else's commit to the same table made this one impossible, and the attempts allowed were used up.", Hint: "Run the statement again with the same idempotency key."},
 	CodeUnknown:           {Code: CodeUnknown, Kind: "unknown", Title: "commit state unknown", Cause: "The catalog's answer was lost and reading the table did not yet prove what happened.", Hint: "Do not resubmit under another key. Run the statement again with the same key: it looks the token up in the table first."},
+	CodeExecutorVersion:   {Code: CodeExecutorVersion, Kind: "invalid", Title: "protocol versions differ", Cause: "An executor and a scheduler of different protocol versions don't talk to each other.", Hint: "Run the same release of firn on both."},
+	CodeExecutorDirHeld:   {Code: CodeExecutorDirHeld, Kind: "invalid", Title: "executor directory in use", Cause: "Another executor process holds the lock on the directory.", Hint: "Give each executor a directory of its own with --dir, or stop the process that holds it."},
+	CodeExecutorConfig:    {Code: CodeExecutorConfig, Kind: "usage", Title: "executor setting not usable", Cause: "A setting of the executor is missing or out of its bounds.", Hint: "Correct the setting that the message names."},
+	CodeTaskPanic:         {Code: CodeTaskPanic, Kind: "invalid", Title: "task panicked", Cause: "A fault in firn ended the task; the executor goes on.", Hint: "Report it with the executor's log, which has the stack."},
+	CodeTaskPlan:          {Code: CodeTaskPlan, Kind: "invalid", Title: "task not understood", Cause: "The executor got a task whose plan it can't run.", Hint: "Run the same release of firn on the scheduler and on all executors."},
+	CodeProbeTimeout:      {Code: CodeProbeTimeout, Kind: "failed", Title: "probe took too long", Cause: "Looking at the sources of a query didn't end in time.", Hint: "Check that the sources can be reached from the executors and name fewer files."},
+	CodeTicketRefused:     {Code: CodeTicketRefused, Kind: "failed", Title: "ticket refused", Cause: "A ticket for shuffle data is forged, expired or meant for something else.", Hint: "Run the statement again; a new attempt gets new tickets. If it happens again, check the clocks of the machines."},
+	CodeShuffleFull:       {Code: CodeShuffleFull, Kind: "failed", Title: "shuffle disk full", Cause: "No space is left on the executor's disk for shuffle data.", Hint: "Free space under the executor's --dir, or give it a larger disk."},
+	CodeShuffleIO:         {Code: CodeShuffleIO, Kind: "failed", Title: "shuffle data not written or read", Cause: "The executor's disk failed on a shuffle file.", Hint: "Check the disk that holds the executor's --dir."},
+	CodeShuffleColumns:    {Code: CodeShuffleColumns, Kind: "invalid", Title: "rows don't fit their exchange", Cause: "A batch of rows has other columns than its exchange was made for.", Hint: "Report it; the plan that EXPLAIN shows helps to find it."},
+	CodeUploadExists:      {Code: CodeUploadExists, Kind: "invalid", Title: "upload already put", Cause: "The rows of this upload are on the executor already.", Hint: "Open a new upload for other rows."},
 	CodeStorage:           {Code: CodeStorage, Kind: "failed", Title: "storage failed", Cause: "A file or object could not be read or written; the message has the store's own words.", Hint: "Check that the store is up and reachable from this machine, then run the statement again."},
 	CodeStorageNotFound:   {Code: CodeStorageNotFound, Kind: "not_found", Title: "file not found", Cause: "No file or object of that name is there.", Hint: "Check the path. If it belongs to a table, something outside Firn may have deleted it."},
 	CodeStorageExists:     {Code: CodeStorageExists, Kind: "failed", Title: "file exists already", Cause: "The name is taken, and Firn never overwrites a file.", Hint: "Use another name, or remove the file if nothing needs it any more."},
@@ -97,4 +154,16 @@ var codeInfos = map[Code]CodeInfo{
 	CodeUnitUnresolved:    {Code: CodeUnitUnresolved, Kind: "unknown", Title: "earlier commit under this key not resolved", Cause: "A job with the same key sent a commit whose outcome isn't proven yet.", Hint: "`firn commit retry JOB` looks the token up in the table and commits the files that are there already."},
 	CodeBadRequest:        {Code: CodeBadRequest, Kind: "invalid", Title: "request not understood", Cause: "A field of the request has a value that the scheduler doesn't accept.", Hint: "See the cause."},
 	CodeJournal:           {Code: CodeJournal, Kind: "failed", Title: "journal can't be used", Cause: "The scheduler's journal can't be read or written.", Hint: "Check the scheduler's directory: space, permissions, and that it was written by this version."},
+	CodeUnreachable:       {Code: CodeUnreachable, Kind: "failed", Title: "scheduler not reached", Cause: "No scheduler answers at the address, or the connection to it broke.", Hint: "Check the address and that the scheduler runs. Jobs that were already submitted go on."},
+	CodeProtocol:          {Code: CodeProtocol, Kind: "failed", Title: "answer not understood", Cause: "The other side answered something that this version doesn't understand.", Hint: "Use one version of Firn everywhere; `firn version` shows it."},
+	CodeBadCall:           {Code: CodeBadCall, Kind: "invalid", Title: "request not complete", Cause: "A call of the Go client or a pipeline lacks something or holds something that can't be.", Hint: "The message says what."},
+	CodeWaitTimeout:       {Code: CodeWaitTimeout, Kind: "timeout", Title: "timed out waiting", Cause: "The time given for waiting has passed. The job goes on.", Hint: "Wait again with `firn job wait ID`, or stop it with `firn job cancel ID`."},
+	CodeInterrupted:       {Code: CodeInterrupted, Kind: "cancelled", Title: "interrupted", Cause: "The command was interrupted while it waited.", Hint: "The message says what is still running."},
+	CodeResultLost:        {Code: CodeResultLost, Kind: "failed", Title: "rows can't be read any more", Cause: "The executor that held the rows of a SELECT is gone, or has freed them.", Hint: "Run the statement again."},
+	CodeUpload:            {Code: CodeUpload, Kind: "failed", Title: "upload failed", Cause: "The stream of Arrow batches to an executor broke.", Hint: "Nothing was committed. Write the batches again."},
+	CodeUsage:             {Code: CodeUsage, Kind: "usage", Title: "wrong usage", Cause: "A command, a flag or an argument isn't as the command wants it.", Hint: "`firn help` shows how."},
+	CodeConfig:            {Code: CodeConfig, Kind: "usage", Title: "bad configuration", Cause: "The configuration file or a FIRN_ variable holds something that can't be.", Hint: "The message names the field, its value and what it may be."},
+	CodeDirInUse:          {Code: CodeDirInUse, Kind: "failed", Title: "directory in use", Cause: "Another firn process uses the data directory.", Hint: "Wait for it, stop it, use another --dir, or send the statement to it with --server."},
+	CodeCluster:           {Code: CodeCluster, Kind: "failed", Title: "cluster didn't start", Cause: "A part of the embedded cluster, a scheduler or an executor didn't start.", Hint: "The message says which part and why."},
+	CodeCodeNotFound:      {Code: CodeCodeNotFound, Kind: "not_found", Title: "no such error code", Cause: "No error has this code.", Hint: "`firn error list` lists them."},
 }
