@@ -1,0 +1,218 @@
+//go:build duckdb_arrow
+
+package duckdb
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	bindings "github.com/duckdb/duckdb-go-bindings"
+)
+
+// Instance is a locked in-memory database with one connection. It serves one
+// caller at a time: while a Rows is open, nothing else may be called but the
+// Rows' own methods.
+type Instance struct {
+	db      bindings.Database
+	conn    bindings.Connection
+	options bindings.ArrowOptions
+}
+
+// Column is a column of a query: its name and type as DuckDB writes them.
+type Column struct{ Name, Type string }
+
+// Close frees the instance and everything in it. Rows must be closed before.
+// Closing twice does nothing.
+func (in *Instance) Close() {
+	bindings.DestroyArrowOptions(&in.options)
+	bindings.Disconnect(&in.conn)
+	bindings.Close(&in.db)
+}
+
+// interruptEvery is how often a cancelled call is interrupted again. Once isn't
+// enough: DuckDB forgets an interrupt that comes before a statement has begun.
+const interruptEvery = 5 * time.Millisecond
+
+// guard runs call, which blocks in DuckDB, and interrupts it when ctx ends.
+func (in *Instance) guard(ctx context.Context, call func()) {
+	if ctx.Done() == nil {
+		call()
+		return
+	}
+	returned := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-returned:
+			return
+		case <-ctx.Done():
+		}
+		tick := time.NewTicker(interruptEvery)
+		defer tick.Stop()
+		for {
+			bindings.Interrupt(in.conn)
+			select {
+			case <-returned:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	call()
+	close(returned)
+	<-watched
+}
+
+// Exec runs statements of our own making: views, schemas, attached databases.
+// Never give it a user's text; that is what Query is for.
+func (in *Instance) Exec(ctx context.Context, sql string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var res bindings.Result
+	defer bindings.DestroyResult(&res)
+	var state bindings.State
+	in.guard(ctx, func() { state = bindings.Query(in.conn, sql, &res) })
+	if state == bindings.StateError {
+		return failure(ctx, bindings.ResultError(&res))
+	}
+	return nil
+}
+
+// Query starts one SELECT (or EXPLAIN) and streams its result: DuckDB works as
+// far ahead as about a megabyte. Anything but one query is refused with
+// ErrNotSelect before it runs. The caller closes the Rows.
+func (in *Instance) Query(ctx context.Context, sql string) (*Rows, error) {
+	return in.QueryWith(ctx, memory.DefaultAllocator, sql)
+}
+
+// QueryWith is Query with the batches allocated from mem.
+func (in *Instance) QueryWith(ctx context.Context, mem memory.Allocator, sql string) (*Rows, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var stmt bindings.PreparedStatement
+	defer bindings.DestroyPrepare(&stmt)
+	var state bindings.State
+	in.guard(ctx, func() { state = bindings.Prepare(in.conn, sql, &stmt) })
+	if state == bindings.StateError {
+		return nil, failure(ctx, bindings.PrepareError(stmt))
+	}
+	switch bindings.PreparedStatementType(stmt) {
+	case bindings.StatementTypeSelect, bindings.StatementTypeExplain:
+	default:
+		return nil, ErrNotSelect
+	}
+	var pending bindings.PendingResult
+	defer bindings.DestroyPending(&pending)
+	in.guard(ctx, func() { state = bindings.PendingPreparedStreaming(stmt, &pending) })
+	if state == bindings.StateError {
+		return nil, failure(ctx, bindings.PendingError(pending))
+	}
+	r := &Rows{in: in, mem: mem}
+	in.guard(ctx, func() { state = bindings.ExecutePending(pending, &r.res) })
+	if state == bindings.StateError {
+		defer bindings.DestroyResult(&r.res)
+		return nil, failure(ctx, bindings.ResultError(&r.res))
+	}
+	schema, err := in.schemaOf(&r.res)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	r.schema = schema
+	return r, nil
+}
+
+func (in *Instance) schemaOf(res *bindings.Result) (*arrow.Schema, error) {
+	n := bindings.ColumnCount(res)
+	names := make([]string, n)
+	types := make([]bindings.LogicalType, n)
+	for i := range n {
+		names[i] = bindings.ColumnName(res, i)
+		types[i] = bindings.ColumnLogicalType(res, i)
+	}
+	defer func() {
+		for i := range types {
+			bindings.DestroyLogicalType(&types[i])
+		}
+	}()
+	schema, ed := bindings.NewArrowSchema(in.options, types, names)
+	if err := takeErrorData(ed); err != nil {
+		return nil, fmt.Errorf("duckdb: schema of the result: %w", err)
+	}
+	return schema, nil
+}
+
+// Strings runs a query of our own and gives its small result as text; null is
+// the empty string.
+func (in *Instance) Strings(ctx context.Context, sql string) ([][]string, error) {
+	rows, err := in.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out [][]string
+	for {
+		rec, err := rows.Next(ctx)
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = appendText(out, rec)
+		rec.Release()
+	}
+}
+
+func appendText(out [][]string, rec arrow.RecordBatch) [][]string {
+	for i := range int(rec.NumRows()) {
+		row := make([]string, rec.NumCols())
+		for j, c := range rec.Columns() {
+			switch {
+			case c.IsNull(i):
+			case c.DataType().ID() == arrow.STRING:
+				row[j] = c.(*array.String).Value(i)
+			default:
+				row[j] = c.ValueStr(i)
+			}
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// Describe gives the columns of a query without running it.
+func (in *Instance) Describe(ctx context.Context, sql string) ([]Column, error) {
+	rows, err := in.Strings(ctx, "DESCRIBE "+sql)
+	if err != nil {
+		return nil, err
+	}
+	cols := make([]Column, len(rows))
+	for i, r := range rows {
+		cols[i] = Column{Name: r[0], Type: r[1]}
+	}
+	return cols, nil
+}
+
+// ExplainJSON gives DuckDB's physical plan of a query as JSON, without running
+// it: an array of nodes with name, children and extra_info.
+func (in *Instance) ExplainJSON(ctx context.Context, sql string) (string, error) {
+	rows, err := in.Strings(ctx, "EXPLAIN (FORMAT JSON) "+sql)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range rows {
+		if r[0] == "physical_plan" {
+			return r[1], nil
+		}
+	}
+	return "", fmt.Errorf("duckdb: EXPLAIN gave no physical plan")
+}
