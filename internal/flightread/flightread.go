@@ -1,0 +1,249 @@
+package flightread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Config tunes a Client. The zero value is good for use.
+type Config struct {
+	// Retries is how often in a row a read without progress is tried again; 5
+	// when zero, none when negative.
+	Retries int
+	// Backoff is the first wait between two tries, doubled from try to try; 50
+	// ms when zero.
+	Backoff time.Duration
+	// Dial are further gRPC options, after wire.DialOptions.
+	Dial []grpc.DialOption
+}
+
+// Client reads from any number of executors and keeps one connection to each.
+// It is safe for concurrent use. Close ends the connections.
+type Client struct {
+	cfg Config
+	mu  sync.Mutex
+	// conns is nil after Close.
+	conns map[string]*grpc.ClientConn
+}
+
+// New makes a client. It connects when it must.
+func New(cfg Config) *Client {
+	if cfg.Retries == 0 {
+		cfg.Retries = 5
+	}
+	if cfg.Backoff == 0 {
+		cfg.Backoff = 50 * time.Millisecond
+	}
+	return &Client{cfg: cfg, conns: map[string]*grpc.ClientConn{}}
+}
+
+// Close ends all connections; open readers fail.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	conns := c.conns
+	c.conns = nil
+	c.mu.Unlock()
+	var errs []error
+	for _, conn := range conns {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Client) conn(address string) (*grpc.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conns == nil {
+		return nil, errors.New("flight client is closed")
+	}
+	if conn := c.conns[address]; conn != nil {
+		return conn, nil
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, append(wire.DialOptions(), c.cfg.Dial...)...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
+	}
+	c.conns[address] = conn
+	return conn, nil
+}
+
+// Source is one piece of shuffle output and where it is. Stage, Task, Attempt
+// and Executor are only for the error when it is lost.
+type Source struct {
+	// Address is the executor's Flight address, host:port.
+	Address string
+	// Ticket is the signed ticket.
+	Ticket      []byte
+	Stage, Task int
+	Attempt     string
+	Executor    string
+}
+
+// Reader streams the batches of one Source. It is for one goroutine.
+type Reader struct {
+	client *Client
+	src    Source
+	// ctx is the life of the reader: streams are opened under it.
+	ctx    context.Context //nolint:containedctx // see above
+	cancel context.CancelFunc
+	// stream is nil when none is open; hangUp ends its call.
+	stream *flight.Reader
+	hangUp context.CancelFunc
+	schema *arrow.Schema
+	// delivered is how many batches the caller has.
+	delivered int
+	done      bool
+}
+
+// Open makes a reader; nothing is sent yet. The reader lives until ctx ends or
+// Close, which must be called.
+func (c *Client) Open(ctx context.Context, src Source) *Reader {
+	ctx, cancel := context.WithCancel(ctx)
+	return &Reader{client: c, src: src, ctx: ctx, cancel: cancel, hangUp: func() {}}
+}
+
+// Close ends the stream. It may be called at any time by the reader's
+// goroutine, and more than once.
+func (r *Reader) Close() {
+	r.cancel()
+	r.drop()
+	r.done = true
+}
+
+// Schema returns the schema of the output, connecting if needed.
+func (r *Reader) Schema() (*arrow.Schema, error) {
+	if r.schema != nil {
+		return r.schema, nil
+	}
+	err := r.retry(r.connect)
+	return r.schema, err
+}
+
+// Next returns the next batch, which the caller releases, or io.EOF after the
+// last. The error is a *wire.LostInputError when the output can't be read any
+// more, a *commit.Error when the ticket is refused, or that of the context.
+func (r *Reader) Next() (arrow.RecordBatch, error) {
+	if r.done {
+		return nil, io.EOF
+	}
+	var batch arrow.RecordBatch
+	err := r.retry(func() error {
+		if err := r.connect(); err != nil {
+			return err
+		}
+		b, err := r.stream.Read()
+		if err != nil {
+			return err
+		}
+		b.Retain()
+		batch = b
+		return nil
+	})
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			r.Close()
+		}
+		return nil, err
+	}
+	r.delivered++
+	return batch, nil
+}
+
+// retry runs step until it succeeds, ends with io.EOF, or fails for good.
+func (r *Reader) retry(step func() error) error {
+	wait := r.client.cfg.Backoff
+	for try := 0; ; try++ {
+		err := step()
+		if err == nil || err == io.EOF { //nolint:errorlint // the stream's own, unwrapped
+			return err
+		}
+		r.drop()
+		if ctxErr := r.ctx.Err(); ctxErr != nil {
+			return ctxErr
+		}
+		switch status.Code(err) {
+		case codes.NotFound:
+			return r.lost(err)
+		case codes.PermissionDenied, codes.Unauthenticated:
+			return &commit.Error{
+				Code: commit.CodeTicketRefused, Op: "read shuffle output from", Object: "executor " + r.src.Executor,
+				Cause: errors.New(status.Convert(err).Message()),
+				Hint:  "Run the statement again; a new attempt gets new tickets.",
+			}
+		}
+		if try >= r.client.cfg.Retries {
+			return r.lost(err)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-r.ctx.Done():
+			timer.Stop()
+			return r.ctx.Err()
+		case <-timer.C:
+		}
+		wait *= 2
+	}
+}
+
+func (r *Reader) lost(err error) error {
+	return &wire.LostInputError{
+		Stage: r.src.Stage, Task: r.src.Task, Attempt: r.src.Attempt, Executor: r.src.Executor,
+		Cause: fmt.Errorf("read from %s: %w", r.src.Address, err),
+	}
+}
+
+// connect opens the stream, if there is none, and skips what was delivered.
+func (r *Reader) connect() error {
+	if r.stream != nil {
+		return nil
+	}
+	conn, err := r.client.conn(r.src.Address)
+	if err != nil {
+		return err
+	}
+	ctx, hangUp := context.WithCancel(r.ctx)
+	r.hangUp = hangUp
+	get, err := flight.NewFlightServiceClient(conn).DoGet(ctx, &flight.Ticket{Ticket: r.src.Ticket})
+	if err != nil {
+		return err
+	}
+	stream, err := flight.NewRecordReader(get)
+	if err != nil {
+		return notEOF(err)
+	}
+	r.stream, r.schema = stream, stream.Schema()
+	for range r.delivered {
+		if _, err := stream.Read(); err != nil {
+			return notEOF(err)
+		}
+	}
+	return nil
+}
+
+func (r *Reader) drop() {
+	r.hangUp()
+	if r.stream != nil {
+		r.stream.Release()
+		r.stream = nil
+	}
+}
+
+// notEOF is for places where the end of the stream isn't the end of the data.
+func notEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
