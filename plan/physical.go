@@ -37,6 +37,9 @@ type Query struct {
 	// partitions one by one or over all at once. Why says why, or why not.
 	Parallel bool
 	Why      string
+	// Deterministic: run again over the same files it gives the same rows in
+	// the same order. When in doubt it isn't.
+	Deterministic bool
 	// Partitioned is the index of the source that Partitions cuts up, and
 	// Partitions the slices of its files, one for each task, in plan order.
 	// Both are unused when Parallel is false: such a query runs whole in one

@@ -1,0 +1,136 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/planner"
+	"github.com/firn-project/firn/sql"
+)
+
+// Catalogs is what a scheduler needs of the catalogs. The implementation is
+// package catalog's Set.
+type Catalogs interface {
+	sql.Catalogs
+	// OpenTable opens a table for a commit. The caller closes it.
+	OpenTable(ctx context.Context, name commit.TableName) (commit.Table, error)
+}
+
+// Ways of dispatch.
+const (
+	DispatchPush = "push"
+	DispatchPull = "pull"
+)
+
+// Config says how a scheduler works. Catalogs, Parser and Dir must be set; the
+// zero value of everything else has a default.
+type Config struct {
+	// Listen is the address of the gRPC listener, host:port; port 0 takes a free
+	// one. Default 127.0.0.1:0.
+	Listen string
+	// Dir holds the journal and the key that signs tickets. One scheduler at a
+	// time works in it.
+	Dir string
+	// Catalogs are not closed by the scheduler.
+	Catalogs Catalogs
+	Parser   sql.TreeParser
+	// Dispatch is DispatchPush (default) or DispatchPull.
+	Dispatch string
+	// Root picks the root operators that run on the scheduler. Nil stands for
+	// planner.DefaultRoot; NoRoot switches roots off.
+	Root   func(plan.Node) bool
+	NoRoot bool
+	// LocalAllow are the directories that executors may read sources from,
+	// unless they have a setting of their own. Empty: none.
+	LocalAllow []string
+	// DeleteFile deletes one data file, for `commit drop` and for files that
+	// no table can have any more. storage is that of plan.Pinned. Nil: files
+	// stay.
+	DeleteFile func(ctx context.Context, storage map[string]string, uri string) error
+	// StatFile gives a data file's size; it is asked before a parked unit is
+	// committed again. Nil: not asked.
+	StatFile func(ctx context.Context, storage map[string]string, uri string) (int64, error)
+
+	// HeartbeatInterval is how often executors report (default 2 s); one that
+	// is silent for ExecutorTimeout (default 20 s) is lost.
+	HeartbeatInterval, ExecutorTimeout time.Duration
+	// ExecutorWait is how long a statement waits for a first executor (30 s).
+	ExecutorWait time.Duration
+	// ResultTTL is how long the rows of a SELECT can be read (300 s),
+	// UploadTTL how long an upload that no job has used yet is kept (1 h).
+	ResultTTL, UploadTTL time.Duration
+	// CloseTimeout bounds how long Close waits for commits in flight (60 s).
+	CloseTimeout time.Duration
+	// PlanSlots and RootSlots bound how many jobs plan and how many roots run at
+	// the same time (8 and 16).
+	PlanSlots, RootSlots int
+	// MaxResult bounds the inline result of a root in bytes (16 MiB). It is
+	// checked before the commit, never after.
+	MaxResult int
+
+	Logger *slog.Logger
+
+	// newCommitter replaces the committer in tests.
+	newCommitter func(Config) Committer
+}
+
+func (c Config) withDefaults() Config {
+	str := func(v *string, def string) {
+		if *v == "" {
+			*v = def
+		}
+	}
+	dur := func(v *time.Duration, def time.Duration) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	num := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	str(&c.Listen, "127.0.0.1:0")
+	str(&c.Dispatch, DispatchPush)
+	dur(&c.HeartbeatInterval, 2*time.Second)
+	dur(&c.ExecutorTimeout, 20*time.Second)
+	dur(&c.ExecutorWait, 30*time.Second)
+	dur(&c.ResultTTL, 300*time.Second)
+	dur(&c.UploadTTL, time.Hour)
+	dur(&c.CloseTimeout, time.Minute)
+	num(&c.PlanSlots, 8)
+	num(&c.RootSlots, 16)
+	num(&c.MaxResult, 16<<20)
+	if c.Root == nil && !c.NoRoot {
+		c.Root = planner.DefaultRoot
+	}
+	if c.NoRoot {
+		c.Root = nil
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate names the field, its value and what is allowed.
+func (c Config) validate() error {
+	switch {
+	case c.Dir == "":
+		return errors.New("scheduler: Dir is empty; want the directory of the journal")
+	case c.Catalogs == nil:
+		return errors.New("scheduler: Catalogs is nil")
+	case c.Dispatch != DispatchPush && c.Dispatch != DispatchPull:
+		return fmt.Errorf("scheduler: Dispatch is %q; want %q or %q", c.Dispatch, DispatchPush, DispatchPull)
+	case c.ExecutorTimeout <= c.HeartbeatInterval:
+		return fmt.Errorf("scheduler: ExecutorTimeout is %v; want more than HeartbeatInterval, %v", c.ExecutorTimeout, c.HeartbeatInterval)
+	case c.PlanSlots < 1 || c.RootSlots < 1:
+		return fmt.Errorf("scheduler: PlanSlots is %d and RootSlots %d; want 1 or more", c.PlanSlots, c.RootSlots)
+	}
+	return nil
+}

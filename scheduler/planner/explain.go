@@ -1,0 +1,117 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/firn-project/firn/plan"
+)
+
+// Explain writes a job as text: the root on top, then the stages from the final
+// one down to the first, each with its operators.
+func Explain(j *Job) string {
+	var b strings.Builder
+	if j.Root != nil {
+		fmt.Fprintf(&b, "scheduler root: %s\n", describeRoot(j.Root))
+	}
+	for i := len(j.Stages) - 1; i >= 0; i-- {
+		s := &j.Stages[i]
+		fmt.Fprintf(&b, "stage %d", s.ID)
+		if i == len(j.Stages)-1 {
+			b.WriteString(" (final)")
+		}
+		fmt.Fprintf(&b, ": %s\n", count(s.Tasks, "task"))
+		indent := "  "
+		for n := s.Top; n != nil; n = input(n) {
+			for line := range strings.Lines(describe(n)) {
+				b.WriteString(indent + strings.TrimRight(line, "\n") + "\n")
+			}
+			indent += "  "
+		}
+	}
+	return b.String()
+}
+
+func describeRoot(n plan.Node) string {
+	c, ok := n.(*plan.Commit)
+	if !ok {
+		return n.Kind()
+	}
+	s := fmt.Sprintf("commit %s to %s", c.Operation, c.Target.Name)
+	if c.Branch != "" {
+		s += ", branch " + c.Branch
+	}
+	if c.Target.Format != "" {
+		s += " (" + c.Target.Format + ")"
+	}
+	return s
+}
+
+// describe is one operator without its input: a line, and further lines for
+// details.
+func describe(n plan.Node) string {
+	switch n := n.(type) {
+	case *plan.Query:
+		return describeQuery(n)
+	case *plan.ShuffleRead:
+		return fmt.Sprintf("shuffle read of stage %d", n.Stage)
+	case *plan.Exchange:
+		s := fmt.Sprintf("exchange: %s into %s", strings.ReplaceAll(string(n.How), "_", " "), count(n.Partitions, "partition"))
+		if n.How == plan.ExchangeHash {
+			s += " by the table's partitions"
+		}
+		return s
+	case *plan.Write:
+		s := "write " + n.Context.Table.String()
+		if n.Context.TargetFileSize > 0 {
+			s += fmt.Sprintf(", files of about %d MiB", max(1, n.Context.TargetFileSize>>20))
+		}
+		return s
+	case *plan.Coalesce:
+		if n.Limit != nil {
+			return fmt.Sprintf("coalesce, limit %d", *n.Limit)
+		}
+		return "coalesce"
+	default:
+		return n.Kind()
+	}
+}
+
+func describeQuery(q *plan.Query) string {
+	var b strings.Builder
+	how := "whole, in one task"
+	if q.Parallel {
+		how = "parallel over " + count(max(1, len(q.Partitions)), "partition")
+	}
+	fmt.Fprintf(&b, "query: %s", how)
+	if q.Why != "" {
+		fmt.Fprintf(&b, " (%s)", q.Why)
+	}
+	b.WriteString("\n")
+	for i := range q.Sources {
+		fmt.Fprintf(&b, "  source %s\n", describeSource(&q.Sources[i]))
+	}
+	fmt.Fprintf(&b, "  sql %s\n", q.SQL)
+	return b.String()
+}
+
+func describeSource(s *plan.Source) string {
+	switch s.Kind {
+	case plan.SourceTable:
+		return fmt.Sprintf("table %s: %s", s.Table, count(len(s.Files), "file"))
+	case plan.SourceUpload:
+		if s.Upload != nil {
+			return "upload " + s.Upload.ID
+		}
+		return "upload"
+	default:
+		return fmt.Sprintf("%s %s: %s", s.Kind, strings.Join(s.Patterns, ", "), count(len(s.Files), "file"))
+	}
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

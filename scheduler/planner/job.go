@@ -1,0 +1,143 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/graph"
+)
+
+// Job is a planned job: its stages in the order in which they run, the final
+// one last, and the root that was split off. It is immutable.
+type Job struct {
+	ID   string
+	Mode plan.Mode
+	// Root is the scheduler root without its input, or nil.
+	Root   plan.Node
+	Stages []Stage
+	// ResultColumns are those of the rows that the final stage gives; nil for a
+	// job with a root.
+	ResultColumns []plan.Column
+
+	maxTaskFailures, maxStageAttempts int
+}
+
+// Stage is what runs between two exchanges.
+type Stage struct {
+	// ID is the stage's index in the job.
+	ID int
+	// Top is the stage's topmost operator: a *plan.Exchange, except for the
+	// final stage.
+	Top plan.Node
+	// Tasks is the number of tasks: input partitions.
+	Tasks int
+	// Inputs are the stages that it reads, at most one: task n reads output
+	// partition n of every task there.
+	Inputs []int
+	// Outputs is the number of shuffle partitions that each task writes.
+	Outputs int
+	// Deterministic: a task that runs again gives the same rows in the same
+	// partitions.
+	Deterministic bool
+	// Manifests: the output is file manifests, not rows.
+	Manifests bool
+}
+
+// Final is the last stage: the one that the root or the client reads.
+func (j *Job) Final() *Stage { return &j.Stages[len(j.Stages)-1] }
+
+// Commit is the root as the commit operator, or nil.
+func (j *Job) Commit() *plan.Commit {
+	c, _ := j.Root.(*plan.Commit)
+	return c
+}
+
+// Tasks is the number of tasks in all stages.
+func (j *Job) Tasks() int {
+	n := 0
+	for i := range j.Stages {
+		n += j.Stages[i].Tasks
+	}
+	return n
+}
+
+// Spec is the job as the graph sees it.
+func (j *Job) Spec() graph.Spec {
+	spec := graph.Spec{
+		JobID: j.ID, HasRoot: j.Root != nil,
+		MaxTaskFailures: j.maxTaskFailures, MaxStageAttempts: j.maxStageAttempts,
+	}
+	for i := range j.Stages {
+		s := &j.Stages[i]
+		spec.Stages = append(spec.Stages, graph.StageSpec{
+			ID: s.ID, Tasks: s.Tasks, Inputs: s.Inputs,
+			Outputs: s.Outputs, Deterministic: s.Deterministic, Manifests: s.Manifests,
+		})
+	}
+	return spec
+}
+
+// Fragment encodes what one task runs: the stage's operators with the query
+// narrowed to the task's slice, or with the shuffle read filled with inputs, in
+// plan order.
+func (j *Job) Fragment(stage, task int, inputs []plan.ShuffleLocation) ([]byte, error) {
+	if stage < 0 || stage >= len(j.Stages) {
+		return nil, fmt.Errorf("job %s has no stage %d", j.ID, stage)
+	}
+	s := &j.Stages[stage]
+	if task < 0 || task >= s.Tasks {
+		return nil, fmt.Errorf("stage %d of job %s has no task %d", stage, j.ID, task)
+	}
+	n, err := narrow(s.Top, task, inputs)
+	if err != nil {
+		return nil, fmt.Errorf("stage %d of job %s: %w", stage, j.ID, err)
+	}
+	return plan.Encode(n)
+}
+
+// narrow copies the operators from the top to the leaf, so that the plan that
+// the job keeps stays as it is.
+func narrow(n plan.Node, task int, inputs []plan.ShuffleLocation) (plan.Node, error) {
+	switch n := n.(type) {
+	case *plan.Query:
+		c := *n
+		if c.Parallel && len(c.Partitions) > 0 {
+			c.Partitions = [][]plan.SourceFile{n.Partitions[task]}
+			// The task reads its slice of the partitioned source; the list of
+			// all files would only make its message large.
+			c.Sources = slices.Clone(n.Sources)
+			c.Sources[c.Partitioned].Files = n.Partitions[task]
+		}
+		return &c, nil
+	case *plan.ShuffleRead:
+		c := *n
+		c.Locations = inputs
+		return &c, nil
+	}
+	in, err := narrow(n.Inputs()[0], task, inputs)
+	if err != nil {
+		return nil, err
+	}
+	return withInput(n, in)
+}
+
+// withInput copies a node with another input.
+func withInput(n, input plan.Node) (plan.Node, error) {
+	switch n := n.(type) {
+	case *plan.Exchange:
+		c := *n
+		c.Input = input
+		return &c, nil
+	case *plan.Write:
+		c := *n
+		c.Input = input
+		return &c, nil
+	case *plan.Coalesce:
+		c := *n
+		c.Input = input
+		return &c, nil
+	default:
+		return nil, fmt.Errorf("a %s can't run on an executor", n.Kind())
+	}
+}
