@@ -4,6 +4,32 @@ package commit
 
 // Codes of errors. See docs/reference/errors.md.
 const (
+	// CodeSQLSyntax: syntax error.
+	CodeSQLSyntax Code = "FIRN-1000"
+	// CodeSQLUnsupportedStatement: statement not supported.
+	CodeSQLUnsupportedStatement Code = "FIRN-1001"
+	// CodeSQLRefused: part of a query refused.
+	CodeSQLRefused Code = "FIRN-1002"
+	// CodeSQLReaderArgument: reader argument refused.
+	CodeSQLReaderArgument Code = "FIRN-1003"
+	// CodeSQLNameIncomplete: name incomplete.
+	CodeSQLNameIncomplete Code = "FIRN-1004"
+	// CodeSQLUnknownCatalog: unknown catalog.
+	CodeSQLUnknownCatalog Code = "FIRN-1005"
+	// CodeSQLUnknownColumn: unknown column.
+	CodeSQLUnknownColumn Code = "FIRN-1006"
+	// CodeSQLColumns: columns don't match the table.
+	CodeSQLColumns Code = "FIRN-1007"
+	// CodeSQLTypeMismatch: type doesn't fit the column.
+	CodeSQLTypeMismatch Code = "FIRN-1008"
+	// CodeSQLRequiredColumn: required column without a value.
+	CodeSQLRequiredColumn Code = "FIRN-1009"
+	// CodeSQLDefinition: table can't be defined so.
+	CodeSQLDefinition Code = "FIRN-1010"
+	// CodeSQLTargetUnsupported: table can't be written.
+	CodeSQLTargetUnsupported Code = "FIRN-1011"
+	// CodeSQLBind: query couldn't be bound.
+	CodeSQLBind Code = "FIRN-1012"
 	// CodeConflict: commit conflict.
 	CodeConflict Code = "FIRN-2003"
 	// CodeUnknown: commit state unknown.
@@ -113,57 +139,70 @@ const (
 )
 
 var codeInfos = map[Code]CodeInfo{
-	CodeConflict:          {Code: CodeConflict, Kind: "conflict", Title: "commit conflict", Cause: "Somebody else's commit to the same table made this one impossible, and the attempts allowed were used up.", Hint: "Run the statement again with the same idempotency key."},
-	CodeUnknown:           {Code: CodeUnknown, Kind: "unknown", Title: "commit state unknown", Cause: "The catalog's answer was lost and reading the table did not yet prove what happened.", Hint: "Do not resubmit under another key. Run the statement again with the same key: it looks the token up in the table first."},
-	CodeExecutorVersion:   {Code: CodeExecutorVersion, Kind: "invalid", Title: "protocol versions differ", Cause: "An executor and a scheduler of different protocol versions don't talk to each other.", Hint: "Run the same release of firn on both."},
-	CodeExecutorDirHeld:   {Code: CodeExecutorDirHeld, Kind: "invalid", Title: "executor directory in use", Cause: "Another executor process holds the lock on the directory.", Hint: "Give each executor a directory of its own with --dir, or stop the process that holds it."},
-	CodeExecutorConfig:    {Code: CodeExecutorConfig, Kind: "usage", Title: "executor setting not usable", Cause: "A setting of the executor is missing or out of its bounds.", Hint: "Correct the setting that the message names."},
-	CodeTaskPanic:         {Code: CodeTaskPanic, Kind: "invalid", Title: "task panicked", Cause: "A fault in firn ended the task; the executor goes on.", Hint: "Report it with the executor's log, which has the stack."},
-	CodeTaskPlan:          {Code: CodeTaskPlan, Kind: "invalid", Title: "task not understood", Cause: "The executor got a task whose plan it can't run.", Hint: "Run the same release of firn on the scheduler and on all executors."},
-	CodeProbeTimeout:      {Code: CodeProbeTimeout, Kind: "failed", Title: "probe took too long", Cause: "Looking at the sources of a query didn't end in time.", Hint: "Check that the sources can be reached from the executors and name fewer files."},
-	CodeTicketRefused:     {Code: CodeTicketRefused, Kind: "failed", Title: "ticket refused", Cause: "A ticket for shuffle data is forged, expired or meant for something else.", Hint: "Run the statement again; a new attempt gets new tickets. If it happens again, check the clocks of the machines."},
-	CodeShuffleFull:       {Code: CodeShuffleFull, Kind: "failed", Title: "shuffle disk full", Cause: "No space is left on the executor's disk for shuffle data.", Hint: "Free space under the executor's --dir, or give it a larger disk."},
-	CodeShuffleIO:         {Code: CodeShuffleIO, Kind: "failed", Title: "shuffle data not written or read", Cause: "The executor's disk failed on a shuffle file.", Hint: "Check the disk that holds the executor's --dir."},
-	CodeShuffleColumns:    {Code: CodeShuffleColumns, Kind: "invalid", Title: "rows don't fit their exchange", Cause: "A batch of rows has other columns than its exchange was made for.", Hint: "Report it; the plan that EXPLAIN shows helps to find it."},
-	CodeUploadExists:      {Code: CodeUploadExists, Kind: "invalid", Title: "upload already put", Cause: "The rows of this upload are on the executor already.", Hint: "Open a new upload for other rows."},
-	CodeStorage:           {Code: CodeStorage, Kind: "failed", Title: "storage failed", Cause: "A file or object could not be read or written; the message has the store's own words.", Hint: "Check that the store is up and reachable from this machine, then run the statement again."},
-	CodeStorageNotFound:   {Code: CodeStorageNotFound, Kind: "not_found", Title: "file not found", Cause: "No file or object of that name is there.", Hint: "Check the path. If it belongs to a table, something outside Firn may have deleted it."},
-	CodeStorageExists:     {Code: CodeStorageExists, Kind: "failed", Title: "file exists already", Cause: "The name is taken, and Firn never overwrites a file.", Hint: "Use another name, or remove the file if nothing needs it any more."},
-	CodeStoragePermission: {Code: CodeStoragePermission, Kind: "permission", Title: "no permission on storage", Cause: "The store or the operating system refused the access.", Hint: "Give the user that Firn runs as, or the credentials that it was given, access to that path."},
-	CodeStorageFull:       {Code: CodeStorageFull, Kind: "failed", Title: "no space left", Cause: "The disk or the quota behind that path is full.", Hint: "Free some space, then run the statement again with the same idempotency key."},
-	CodeStorageLocation:   {Code: CodeStorageLocation, Kind: "invalid", Title: "location not understood", Cause: "Firn reads file:///path, absolute paths and s3://bucket/key.", Hint: "Write the location as an absolute URI of one of those schemes."},
-	CodeKeyReused:         {Code: CodeKeyReused, Kind: "invalid", Title: "idempotency key reused", Cause: "The idempotency key belongs to another statement, session or target.", Hint: "Use a fresh key for another statement; use the old key only to repeat the statement it was first sent with."},
-	CodeCommitBelowRoot:   {Code: CodeCommitBelowRoot, Kind: "invalid", Title: "commit operator below the plan's top", Cause: "Only the plan's top operator can run on the scheduler, and a commit operator runs nowhere else.", Hint: "Submit the commit as the last operator of a plan of its own."},
-	CodeCommitNeedsRoot:   {Code: CodeCommitNeedsRoot, Kind: "invalid", Title: "commit without a scheduler root", Cause: "This scheduler is configured not to run the plan's commit operator, and executors can't run it: they have no access to a catalog.", Hint: "Let the scheduler's root predicate pick commit operators (the default)."},
-	CodeModeRefused:       {Code: CodeModeRefused, Kind: "invalid", Title: "job mode can't have a scheduler root", Cause: "A pipelined job has no point where all stages have succeeded; a cached job would keep the root's input instead of the job's result.", Hint: "Submit the statement as a staged job (leave the mode out)."},
-	CodeRootInput:         {Code: CodeRootInput, Kind: "invalid", Title: "scheduler root over rows", Cause: "A scheduler root reads file manifests. One that reads rows would pull all of them through the scheduler.", Hint: "Put a write operator directly below the root."},
-	CodeProtocolVersion:   {Code: CodeProtocolVersion, Kind: "invalid", Title: "protocol versions differ", Cause: "The two processes were built from different versions of the protocol.", Hint: "Run the same version of firn everywhere."},
-	CodeNoExecutors:       {Code: CodeNoExecutors, Kind: "failed", Title: "no executor", Cause: "No executor is registered with the scheduler.", Hint: "Start one with `firn executor --server HOST:PORT --dir DIR`."},
-	CodeJobNotFound:       {Code: CodeJobNotFound, Kind: "not_found", Title: "job not found", Cause: "The scheduler has no record of the job.", Hint: "`firn job list` shows the jobs there are."},
-	CodeJobInterrupted:    {Code: CodeJobInterrupted, Kind: "failed", Title: "job interrupted", Cause: "The scheduler's process ended while the job ran.", Hint: "Run the statement again with the same idempotency key."},
-	CodeOneStatement:      {Code: CodeOneStatement, Kind: "invalid", Title: "not exactly one statement", Cause: "A request carries one statement; scripts are split by the client.", Hint: "Send the statements one by one."},
-	CodeBadPlan:           {Code: CodeBadPlan, Kind: "invalid", Title: "plan can't be run", Cause: "The physical plan isn't one that stages can be cut from.", Hint: "Submit SQL, or a plan of source, query, exchange, write and commit operators."},
-	CodeUnitNotFound:      {Code: CodeUnitNotFound, Kind: "not_found", Title: "commit unit not found", Cause: "The job has no commit unit that waits to be driven.", Hint: "`firn commit list` shows the units there are."},
-	CodeUnitNotDrivable:   {Code: CodeUnitNotDrivable, Kind: "invalid", Title: "commit unit can't be driven that way", Cause: "What is known of the unit doesn't allow the action.", Hint: "`firn commit list` shows the state of the unit."},
-	CodeUploadNotFound:    {Code: CodeUploadNotFound, Kind: "not_found", Title: "upload not found", Cause: "No such upload is known, or it has expired.", Hint: "Upload the data again and name the new upload."},
-	CodeSchedulerClosing:  {Code: CodeSchedulerClosing, Kind: "failed", Title: "scheduler is shutting down", Cause: "The scheduler takes no new work and ends the work it has.", Hint: "Send the statement again with the same idempotency key once the scheduler is back."},
-	CodeDirectoryHeld:     {Code: CodeDirectoryHeld, Kind: "failed", Title: "directory is in use", Cause: "Another process works in the directory.", Hint: "Stop that process, connect to it with --server, or use another directory."},
-	CodeReportTooLarge:    {Code: CodeReportTooLarge, Kind: "invalid", Title: "report too large", Cause: "The job's report would be larger than the scheduler may send back. It is checked before the commit, so nothing was committed.", Hint: "Use a shorter idempotency key or table name."},
-	CodeJobCancelled:      {Code: CodeJobCancelled, Kind: "cancelled", Title: "job cancelled", Cause: "Somebody asked for the job to end.", Hint: "The statement can be run again with the same idempotency key."},
-	CodeRootPanic:         {Code: CodeRootPanic, Kind: "failed", Title: "scheduler root broke", Cause: "The scheduler root hit a bug in Firn.", Hint: "Report it with the scheduler's log. Running the statement again with the same key is safe."},
-	CodeUnitUnresolved:    {Code: CodeUnitUnresolved, Kind: "unknown", Title: "earlier commit under this key not resolved", Cause: "A job with the same key sent a commit whose outcome isn't proven yet.", Hint: "`firn commit retry JOB` looks the token up in the table and commits the files that are there already."},
-	CodeBadRequest:        {Code: CodeBadRequest, Kind: "invalid", Title: "request not understood", Cause: "A field of the request has a value that the scheduler doesn't accept.", Hint: "See the cause."},
-	CodeJournal:           {Code: CodeJournal, Kind: "failed", Title: "journal can't be used", Cause: "The scheduler's journal can't be read or written.", Hint: "Check the scheduler's directory: space, permissions, and that it was written by this version."},
-	CodeUnreachable:       {Code: CodeUnreachable, Kind: "failed", Title: "scheduler not reached", Cause: "No scheduler answers at the address, or the connection to it broke.", Hint: "Check the address and that the scheduler runs. Jobs that were already submitted go on."},
-	CodeProtocol:          {Code: CodeProtocol, Kind: "failed", Title: "answer not understood", Cause: "The other side answered something that this version doesn't understand.", Hint: "Use one version of Firn everywhere; `firn version` shows it."},
-	CodeBadCall:           {Code: CodeBadCall, Kind: "invalid", Title: "request not complete", Cause: "A call of the Go client or a pipeline lacks something or holds something that can't be.", Hint: "The message says what."},
-	CodeWaitTimeout:       {Code: CodeWaitTimeout, Kind: "timeout", Title: "timed out waiting", Cause: "The time given for waiting has passed. The job goes on.", Hint: "Wait again with `firn job wait ID`, or stop it with `firn job cancel ID`."},
-	CodeInterrupted:       {Code: CodeInterrupted, Kind: "cancelled", Title: "interrupted", Cause: "The command was interrupted while it waited.", Hint: "The message says what is still running."},
-	CodeResultLost:        {Code: CodeResultLost, Kind: "failed", Title: "rows can't be read any more", Cause: "The executor that held the rows of a SELECT is gone, or has freed them.", Hint: "Run the statement again."},
-	CodeUpload:            {Code: CodeUpload, Kind: "failed", Title: "upload failed", Cause: "The stream of Arrow batches to an executor broke.", Hint: "Nothing was committed. Write the batches again."},
-	CodeUsage:             {Code: CodeUsage, Kind: "usage", Title: "wrong usage", Cause: "A command, a flag or an argument isn't as the command wants it.", Hint: "`firn help` shows how."},
-	CodeConfig:            {Code: CodeConfig, Kind: "usage", Title: "bad configuration", Cause: "The configuration file or a FIRN_ variable holds something that can't be.", Hint: "The message names the field, its value and what it may be."},
-	CodeDirInUse:          {Code: CodeDirInUse, Kind: "failed", Title: "directory in use", Cause: "Another firn process uses the data directory.", Hint: "Wait for it, stop it, use another --dir, or send the statement to it with --server."},
-	CodeCluster:           {Code: CodeCluster, Kind: "failed", Title: "cluster didn't start", Cause: "A part of the embedded cluster, a scheduler or an executor didn't start.", Hint: "The message says which part and why."},
-	CodeCodeNotFound:      {Code: CodeCodeNotFound, Kind: "not_found", Title: "no such error code", Cause: "No error has this code.", Hint: "`firn error list` lists them."},
+	CodeSQLSyntax:               {Code: CodeSQLSyntax, Kind: "invalid", Title: "syntax error", Cause: "The statement can't be read at the line and column given.", Hint: "Correct the statement. Line and column count characters from 1, in the text as it was submitted."},
+	CodeSQLUnsupportedStatement: {Code: CodeSQLUnsupportedStatement, Kind: "invalid", Title: "statement not supported", Cause: "Firn runs CREATE and DROP of tables and namespaces, SHOW, DESCRIBE, USE, INSERT INTO, SELECT and EXPLAIN, and nothing else.", Hint: "Rewrite the statement as one of those, or run it in the engine that owns the feature."},
+	CodeSQLRefused:              {Code: CodeSQLRefused, Kind: "invalid", Title: "part of a query refused", Cause: "A table function, function or clause reads what a query may not read, changes the engine, hides its references, or would give each task another answer.", Hint: "Use what the message names instead."},
+	CodeSQLReaderArgument:       {Code: CodeSQLReaderArgument, Kind: "invalid", Title: "reader argument refused", Cause: "An argument of a file reader isn't known, isn't a literal, or doesn't work when files are read by several tasks.", Hint: "The message lists the arguments that the reader takes."},
+	CodeSQLNameIncomplete:       {Code: CodeSQLNameIncomplete, Kind: "invalid", Title: "name incomplete", Cause: "A table was named without its catalog or namespace, and no USE statement fixed them.", Hint: "Write the full name catalog.namespace.table, or run USE catalog.namespace first."},
+	CodeSQLUnknownCatalog:       {Code: CodeSQLUnknownCatalog, Kind: "not_found", Title: "unknown catalog", Cause: "No catalog of this name is configured on the scheduler.", Hint: "SHOW CATALOGS lists those there are."},
+	CodeSQLUnknownColumn:        {Code: CodeSQLUnknownColumn, Kind: "invalid", Title: "unknown column", Cause: "A column named by the statement isn't one of the table's.", Hint: "DESCRIBE the table; names match without regard to case."},
+	CodeSQLColumns:              {Code: CodeSQLColumns, Kind: "invalid", Title: "columns don't match the table", Cause: "An INSERT gives more or fewer columns than its target takes, or one of them twice.", Hint: "Name the columns, or use INSERT INTO t BY NAME."},
+	CodeSQLTypeMismatch:         {Code: CodeSQLTypeMismatch, Kind: "invalid", Title: "type doesn't fit the column", Cause: "The value's type can't become the column's type without the chance of losing something, so it isn't converted silently.", Hint: "Write the conversion: CAST(x AS type)."},
+	CodeSQLRequiredColumn:       {Code: CodeSQLRequiredColumn, Kind: "invalid", Title: "required column without a value", Cause: "A column declared NOT NULL gets no value from the statement.", Hint: "Give it one in the SELECT or VALUES."},
+	CodeSQLDefinition:           {Code: CodeSQLDefinition, Kind: "invalid", Title: "table can't be defined so", Cause: "A column, type, partition field or property of a CREATE TABLE isn't possible.", Hint: "The message names the part and what is possible instead."},
+	CodeSQLTargetUnsupported:    {Code: CodeSQLTargetUnsupported, Kind: "invalid", Title: "table can't be written", Cause: "The table has a format version, type or property that Firn doesn't write.", Hint: "The message names it; change the property, or write the table with another engine."},
+	CodeSQLBind:                 {Code: CodeSQLBind, Kind: "failed", Title: "query couldn't be bound", Cause: "Planning the query failed for a reason that isn't the query's.", Hint: "Look at the cause; run the statement again when it's gone."},
+	CodeConflict:                {Code: CodeConflict, Kind: "conflict", Title: "commit conflict", Cause: "Somebody else's commit to the same table made this one impossible, and the attempts allowed were used up.", Hint: "Run the statement again with the same idempotency key."},
+	CodeUnknown:                 {Code: CodeUnknown, Kind: "unknown", Title: "commit state unknown", Cause: "The catalog's answer was lost and reading the table did not yet prove what happened.", Hint: "Do not resubmit under another key. Run the statement again with the same key: it looks the token up in the table first."},
+	CodeExecutorVersion:         {Code: CodeExecutorVersion, Kind: "invalid", Title: "protocol versions differ", Cause: "An executor and a scheduler of different protocol versions don't talk to each other.", Hint: "Run the same release of firn on both."},
+	CodeExecutorDirHeld:         {Code: CodeExecutorDirHeld, Kind: "invalid", Title: "executor directory in use", Cause: "Another executor process holds the lock on the directory.", Hint: "Give each executor a directory of its own with --dir, or stop the process that holds it."},
+	CodeExecutorConfig:          {Code: CodeExecutorConfig, Kind: "usage", Title: "executor setting not usable", Cause: "A setting of the executor is missing or out of its bounds.", Hint: "Correct the setting that the message names."},
+	CodeTaskPanic:               {Code: CodeTaskPanic, Kind: "invalid", Title: "task panicked", Cause: "A fault in firn ended the task; the executor goes on.", Hint: "Report it with the executor's log, which has the stack."},
+	CodeTaskPlan:                {Code: CodeTaskPlan, Kind: "invalid", Title: "task not understood", Cause: "The executor got a task whose plan it can't run.", Hint: "Run the same release of firn on the scheduler and on all executors."},
+	CodeProbeTimeout:            {Code: CodeProbeTimeout, Kind: "failed", Title: "probe took too long", Cause: "Looking at the sources of a query didn't end in time.", Hint: "Check that the sources can be reached from the executors and name fewer files."},
+	CodeTicketRefused:           {Code: CodeTicketRefused, Kind: "failed", Title: "ticket refused", Cause: "A ticket for shuffle data is forged, expired or meant for something else.", Hint: "Run the statement again; a new attempt gets new tickets. If it happens again, check the clocks of the machines."},
+	CodeShuffleFull:             {Code: CodeShuffleFull, Kind: "failed", Title: "shuffle disk full", Cause: "No space is left on the executor's disk for shuffle data.", Hint: "Free space under the executor's --dir, or give it a larger disk."},
+	CodeShuffleIO:               {Code: CodeShuffleIO, Kind: "failed", Title: "shuffle data not written or read", Cause: "The executor's disk failed on a shuffle file.", Hint: "Check the disk that holds the executor's --dir."},
+	CodeShuffleColumns:          {Code: CodeShuffleColumns, Kind: "invalid", Title: "rows don't fit their exchange", Cause: "A batch of rows has other columns than its exchange was made for.", Hint: "Report it; the plan that EXPLAIN shows helps to find it."},
+	CodeUploadExists:            {Code: CodeUploadExists, Kind: "invalid", Title: "upload already put", Cause: "The rows of this upload are on the executor already.", Hint: "Open a new upload for other rows."},
+	CodeStorage:                 {Code: CodeStorage, Kind: "failed", Title: "storage failed", Cause: "A file or object could not be read or written; the message has the store's own words.", Hint: "Check that the store is up and reachable from this machine, then run the statement again."},
+	CodeStorageNotFound:         {Code: CodeStorageNotFound, Kind: "not_found", Title: "file not found", Cause: "No file or object of that name is there.", Hint: "Check the path. If it belongs to a table, something outside Firn may have deleted it."},
+	CodeStorageExists:           {Code: CodeStorageExists, Kind: "failed", Title: "file exists already", Cause: "The name is taken, and Firn never overwrites a file.", Hint: "Use another name, or remove the file if nothing needs it any more."},
+	CodeStoragePermission:       {Code: CodeStoragePermission, Kind: "permission", Title: "no permission on storage", Cause: "The store or the operating system refused the access.", Hint: "Give the user that Firn runs as, or the credentials that it was given, access to that path."},
+	CodeStorageFull:             {Code: CodeStorageFull, Kind: "failed", Title: "no space left", Cause: "The disk or the quota behind that path is full.", Hint: "Free some space, then run the statement again with the same idempotency key."},
+	CodeStorageLocation:         {Code: CodeStorageLocation, Kind: "invalid", Title: "location not understood", Cause: "Firn reads file:///path, absolute paths and s3://bucket/key.", Hint: "Write the location as an absolute URI of one of those schemes."},
+	CodeKeyReused:               {Code: CodeKeyReused, Kind: "invalid", Title: "idempotency key reused", Cause: "The idempotency key belongs to another statement, session or target.", Hint: "Use a fresh key for another statement; use the old key only to repeat the statement it was first sent with."},
+	CodeCommitBelowRoot:         {Code: CodeCommitBelowRoot, Kind: "invalid", Title: "commit operator below the plan's top", Cause: "Only the plan's top operator can run on the scheduler, and a commit operator runs nowhere else.", Hint: "Submit the commit as the last operator of a plan of its own."},
+	CodeCommitNeedsRoot:         {Code: CodeCommitNeedsRoot, Kind: "invalid", Title: "commit without a scheduler root", Cause: "This scheduler is configured not to run the plan's commit operator, and executors can't run it: they have no access to a catalog.", Hint: "Let the scheduler's root predicate pick commit operators (the default)."},
+	CodeModeRefused:             {Code: CodeModeRefused, Kind: "invalid", Title: "job mode can't have a scheduler root", Cause: "A pipelined job has no point where all stages have succeeded; a cached job would keep the root's input instead of the job's result.", Hint: "Submit the statement as a staged job (leave the mode out)."},
+	CodeRootInput:               {Code: CodeRootInput, Kind: "invalid", Title: "scheduler root over rows", Cause: "A scheduler root reads file manifests. One that reads rows would pull all of them through the scheduler.", Hint: "Put a write operator directly below the root."},
+	CodeProtocolVersion:         {Code: CodeProtocolVersion, Kind: "invalid", Title: "protocol versions differ", Cause: "The two processes were built from different versions of the protocol.", Hint: "Run the same version of firn everywhere."},
+	CodeNoExecutors:             {Code: CodeNoExecutors, Kind: "failed", Title: "no executor", Cause: "No executor is registered with the scheduler.", Hint: "Start one with `firn executor --server HOST:PORT --dir DIR`."},
+	CodeJobNotFound:             {Code: CodeJobNotFound, Kind: "not_found", Title: "job not found", Cause: "The scheduler has no record of the job.", Hint: "`firn job list` shows the jobs there are."},
+	CodeJobInterrupted:          {Code: CodeJobInterrupted, Kind: "failed", Title: "job interrupted", Cause: "The scheduler's process ended while the job ran.", Hint: "Run the statement again with the same idempotency key."},
+	CodeOneStatement:            {Code: CodeOneStatement, Kind: "invalid", Title: "not exactly one statement", Cause: "A request carries one statement; scripts are split by the client.", Hint: "Send the statements one by one."},
+	CodeBadPlan:                 {Code: CodeBadPlan, Kind: "invalid", Title: "plan can't be run", Cause: "The physical plan isn't one that stages can be cut from.", Hint: "Submit SQL, or a plan of source, query, exchange, write and commit operators."},
+	CodeUnitNotFound:            {Code: CodeUnitNotFound, Kind: "not_found", Title: "commit unit not found", Cause: "The job has no commit unit that waits to be driven.", Hint: "`firn commit list` shows the units there are."},
+	CodeUnitNotDrivable:         {Code: CodeUnitNotDrivable, Kind: "invalid", Title: "commit unit can't be driven that way", Cause: "What is known of the unit doesn't allow the action.", Hint: "`firn commit list` shows the state of the unit."},
+	CodeUploadNotFound:          {Code: CodeUploadNotFound, Kind: "not_found", Title: "upload not found", Cause: "No such upload is known, or it has expired.", Hint: "Upload the data again and name the new upload."},
+	CodeSchedulerClosing:        {Code: CodeSchedulerClosing, Kind: "failed", Title: "scheduler is shutting down", Cause: "The scheduler takes no new work and ends the work it has.", Hint: "Send the statement again with the same idempotency key once the scheduler is back."},
+	CodeDirectoryHeld:           {Code: CodeDirectoryHeld, Kind: "failed", Title: "directory is in use", Cause: "Another process works in the directory.", Hint: "Stop that process, connect to it with --server, or use another directory."},
+	CodeReportTooLarge:          {Code: CodeReportTooLarge, Kind: "invalid", Title: "report too large", Cause: "The job's report would be larger than the scheduler may send back. It is checked before the commit, so nothing was committed.", Hint: "Use a shorter idempotency key or table name."},
+	CodeJobCancelled:            {Code: CodeJobCancelled, Kind: "cancelled", Title: "job cancelled", Cause: "Somebody asked for the job to end.", Hint: "The statement can be run again with the same idempotency key."},
+	CodeRootPanic:               {Code: CodeRootPanic, Kind: "failed", Title: "scheduler root broke", Cause: "The scheduler root hit a bug in Firn.", Hint: "Report it with the scheduler's log. Running the statement again with the same key is safe."},
+	CodeUnitUnresolved:          {Code: CodeUnitUnresolved, Kind: "unknown", Title: "earlier commit under this key not resolved", Cause: "A job with the same key sent a commit whose outcome isn't proven yet.", Hint: "`firn commit retry JOB` looks the token up in the table and commits the files that are there already."},
+	CodeBadRequest:              {Code: CodeBadRequest, Kind: "invalid", Title: "request not understood", Cause: "A field of the request has a value that the scheduler doesn't accept.", Hint: "See the cause."},
+	CodeJournal:                 {Code: CodeJournal, Kind: "failed", Title: "journal can't be used", Cause: "The scheduler's journal can't be read or written.", Hint: "Check the scheduler's directory: space, permissions, and that it was written by this version."},
+	CodeUnreachable:             {Code: CodeUnreachable, Kind: "failed", Title: "scheduler not reached", Cause: "No scheduler answers at the address, or the connection to it broke.", Hint: "Check the address and that the scheduler runs. Jobs that were already submitted go on."},
+	CodeProtocol:                {Code: CodeProtocol, Kind: "failed", Title: "answer not understood", Cause: "The other side answered something that this version doesn't understand.", Hint: "Use one version of Firn everywhere; `firn version` shows it."},
+	CodeBadCall:                 {Code: CodeBadCall, Kind: "invalid", Title: "request not complete", Cause: "A call of the Go client or a pipeline lacks something or holds something that can't be.", Hint: "The message says what."},
+	CodeWaitTimeout:             {Code: CodeWaitTimeout, Kind: "timeout", Title: "timed out waiting", Cause: "The time given for waiting has passed. The job goes on.", Hint: "Wait again with `firn job wait ID`, or stop it with `firn job cancel ID`."},
+	CodeInterrupted:             {Code: CodeInterrupted, Kind: "cancelled", Title: "interrupted", Cause: "The command was interrupted while it waited.", Hint: "The message says what is still running."},
+	CodeResultLost:              {Code: CodeResultLost, Kind: "failed", Title: "rows can't be read any more", Cause: "The executor that held the rows of a SELECT is gone, or has freed them.", Hint: "Run the statement again."},
+	CodeUpload:                  {Code: CodeUpload, Kind: "failed", Title: "upload failed", Cause: "The stream of Arrow batches to an executor broke.", Hint: "Nothing was committed. Write the batches again."},
+	CodeUsage:                   {Code: CodeUsage, Kind: "usage", Title: "wrong usage", Cause: "A command, a flag or an argument isn't as the command wants it.", Hint: "`firn help` shows how."},
+	CodeConfig:                  {Code: CodeConfig, Kind: "usage", Title: "bad configuration", Cause: "The configuration file or a FIRN_ variable holds something that can't be.", Hint: "The message names the field, its value and what it may be."},
+	CodeDirInUse:                {Code: CodeDirInUse, Kind: "failed", Title: "directory in use", Cause: "Another firn process uses the data directory.", Hint: "Wait for it, stop it, use another --dir, or send the statement to it with --server."},
+	CodeCluster:                 {Code: CodeCluster, Kind: "failed", Title: "cluster didn't start", Cause: "A part of the embedded cluster, a scheduler or an executor didn't start.", Hint: "The message says which part and why."},
+	CodeCodeNotFound:            {Code: CodeCodeNotFound, Kind: "not_found", Title: "no such error code", Cause: "No error has this code.", Hint: "`firn error list` lists them."},
 }
