@@ -67,7 +67,8 @@ type Error struct {
 	Hint string
 }
 
-// Error is one line: operation, object, cause.
+// Error is one line: operation, object, cause. A code that the cause's own text
+// ends with isn't repeated.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -77,7 +78,7 @@ func (e *Error) Error() string {
 	if e.Cause != nil {
 		b.WriteString(": " + e.Cause.Error())
 	}
-	if e.Code != "" {
+	if e.Code != "" && CodeOf(e.Cause) != e.Code {
 		b.WriteString(" [" + string(e.Code) + "]")
 	}
 	return b.String()

@@ -106,6 +106,9 @@ type RootFinished struct {
 // CancelRequested: a client wants the job to end.
 type CancelRequested struct{}
 
+// ResultExpired: nobody may fetch the result of a job without root any more.
+type ResultExpired struct{}
+
 // Failed: planning or dispatch failed outside of any task.
 type Failed struct{ Err error }
 
@@ -119,4 +122,5 @@ func (RootLostInput) isEvent()   {}
 func (RootInFlight) isEvent()    {}
 func (RootFinished) isEvent()    {}
 func (CancelRequested) isEvent() {}
+func (ResultExpired) isEvent()   {}
 func (Failed) isEvent()          {}

@@ -11,6 +11,9 @@ type Spec struct {
 	// MaxTaskFailures is how often one task may fail before the job does (4),
 	// MaxStageAttempts how often a stage may be rolled back (4).
 	MaxTaskFailures, MaxStageAttempts int
+	// RejectLimit is how many rows the whole job may leave out; nil for no
+	// limit beyond those that tasks keep themselves.
+	RejectLimit *int64
 }
 
 // StageSpec is one stage. The last one of a Spec is the final stage.

@@ -1,0 +1,124 @@
+package graph
+
+import (
+	"time"
+
+	"github.com/firn-project/firn/commit"
+)
+
+type rootState uint8
+
+const (
+	rootNone    rootState = iota
+	rootEmitted           // RunSchedulerRoot was emitted
+	rootReading           // StartRoot was answered
+	rootInFlight
+	rootDone
+)
+
+// root is the scheduler root's part of the graph. Epochs that were given up
+// live on only in Graph.readers.
+type root struct {
+	state    rootState
+	epoch    int
+	restarts int
+	started  time.Time
+	ended    time.Time
+}
+
+// pastNoReturn: a commit was let go. No cancel, no lost executor and no failure
+// from outside changes the job any more; only the root's own end does.
+func (g *Graph) pastNoReturn() bool { return g.root.state == rootInFlight }
+
+// executed is called when every task of the final stage has its accepted
+// attempt.
+func (g *Graph) executed() {
+	if !g.spec.HasRoot {
+		g.end(Succeeded)
+		return
+	}
+	if g.root.state != rootNone {
+		return
+	}
+	g.cancelTasks() // reruns that turned out not to be needed
+	g.root.state = rootEmitted
+	g.root.epoch++
+	g.commit = commit.CommitPreparing
+	g.emit(RunSchedulerRoot{Epoch: g.root.epoch, Inputs: g.Accepted()})
+}
+
+func (g *Graph) rootStarted(ev RootStarted) {
+	if g.state != Running || ev.Epoch != g.root.epoch || g.root.state != rootEmitted {
+		g.emit(SkipRoot(ev))
+		return
+	}
+	g.touch()
+	g.root.state, g.root.started = rootReading, g.now
+	g.readers[ev.Epoch] = true
+	g.emit(StartRoot(ev))
+}
+
+func (g *Graph) rootLostInput(ev RootLostInput) {
+	if g.readers[ev.Epoch] {
+		delete(g.readers, ev.Epoch)
+		g.touch()
+	}
+	if g.state != Running || ev.Epoch != g.root.epoch || g.root.state != rootReading {
+		g.free()
+		return
+	}
+	g.root.state = rootNone
+	g.root.restarts++
+	if g.root.restarts > g.spec.MaxStageAttempts {
+		g.fail(errRoot(errInputLost))
+		return
+	}
+	for _, l := range ev.Lost {
+		if l.Task.Stage == g.stages[len(g.stages)-1].spec.ID {
+			g.markLost(nil, l)
+		}
+	}
+	g.settle()
+}
+
+func (g *Graph) rootInFlight(ev RootInFlight) {
+	current := g.state == Running && ev.Epoch == g.root.epoch
+	switch {
+	case current && g.root.state == rootReading:
+		g.touch()
+		g.root.state = rootInFlight
+		g.commit = commit.CommitInFlight
+		g.emit(ProceedRoot(ev))
+	case current && g.root.state == rootInFlight:
+		g.emit(ProceedRoot(ev))
+	default:
+		g.emit(StopRoot(ev))
+	}
+}
+
+func (g *Graph) rootFinished(ev RootFinished) {
+	if g.readers[ev.Epoch] {
+		delete(g.readers, ev.Epoch)
+		g.touch()
+	}
+	mine := ev.Epoch == g.root.epoch && (g.root.state == rootReading || g.root.state == rootInFlight)
+	if mine {
+		g.root.state, g.root.ended = rootDone, g.now
+		if ev.Commit != "" {
+			g.commit = ev.Commit
+		}
+		if g.hasEnded() && (g.commit == commit.CommitPreparing || g.commit == commit.CommitInFlight) {
+			g.commit = commit.CommitNone
+		}
+		if g.state == Running {
+			if ev.Err != nil {
+				g.fail(errRoot(ev.Err))
+			} else {
+				g.result = ev.Result
+				g.end(Succeeded)
+			}
+			return
+		}
+	}
+	g.free()
+}

@@ -1,0 +1,159 @@
+package graph
+
+import "errors"
+
+var errInputLost = errors.New("the output of a finished task can't be read any more")
+
+// settle makes the graph consistent after any change: reruns what was lost and
+// is needed, queues what can run, and ends the execution when the final stage
+// is complete.
+func (g *Graph) settle() { g.settleAfter(errInputLost) }
+
+// settleAfter is settle with the cause to tell when a limit is reached.
+func (g *Graph) settleAfter(cause error) {
+	if g.state != Running || g.pastNoReturn() {
+		return
+	}
+	if !g.rollBack(cause) {
+		return
+	}
+	for _, s := range g.stages {
+		g.queue(s)
+	}
+	if g.stages[len(g.stages)-1].complete() {
+		g.executed()
+	}
+}
+
+// rollBack walks from the final stage backwards. A stage is needed when it is
+// the final one or feeds a stage that isn't complete; only there lost output is
+// given up and rerun. False: a limit was reached and the job has failed.
+func (g *Graph) rollBack(cause error) bool {
+	needed := make([]bool, len(g.stages))
+	needed[len(g.stages)-1] = true
+	for i := len(g.stages) - 1; i >= 0; i-- {
+		s := g.stages[i]
+		if !needed[i] {
+			continue
+		}
+		if s.anyLost() {
+			s.rollbacks++
+			s.attempt++
+			s.state = StageRunning
+			if s.rollbacks > g.spec.MaxStageAttempts {
+				s.state, s.ended = StageFailed, g.now
+				g.fail(errStageLimit(s.spec.ID, s.rollbacks-1, cause))
+				return false
+			}
+			if s.spec.Deterministic {
+				s.dropLost()
+			} else {
+				g.rerunWhole(i)
+			}
+			g.abandonRoot()
+		}
+		if !s.complete() {
+			for _, id := range s.spec.Inputs {
+				needed[g.byID[id]] = true
+			}
+		}
+	}
+	return true
+}
+
+// abandonRoot ends the epoch of a root whose input is being rerun.
+func (g *Graph) abandonRoot() {
+	if g.root.state == rootReading {
+		g.emit(StopRoot{Epoch: g.root.epoch})
+	}
+	g.root.state = rootNone
+}
+
+func (s *stage) anyLost() bool {
+	for i := range s.tasks {
+		if s.tasks[i].lost {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *stage) dropLost() {
+	for i := range s.tasks {
+		if s.tasks[i].lost {
+			s.tasks[i].drop()
+		}
+	}
+}
+
+// drop takes an acceptance back. The output of that attempt is never listed
+// again.
+func (t *task) drop() {
+	t.state, t.lost, t.accepted = taskWaiting, false, nil
+	t.rows, t.bytes, t.files, t.rejected, t.rejects = 0, 0, 0, 0, nil
+}
+
+// rerunWhole gives up everything that stage i made and all that was made from
+// it. Downstream stages come later in plan order, so rollBack has passed them
+// already; all of them lie on the way to the final stage, and so does i.
+func (g *Graph) rerunWhole(i int) {
+	tainted := make([]bool, len(g.stages))
+	tainted[i] = true
+	for n := i; n < len(g.stages); n++ {
+		s := g.stages[n]
+		for _, id := range s.spec.Inputs {
+			tainted[n] = tainted[n] || tainted[g.byID[id]]
+		}
+		if !tainted[n] {
+			continue
+		}
+		if n != i {
+			s.attempt++
+			s.state = StageUnresolved
+		}
+		for k := range s.tasks {
+			g.stopTask(s, k)
+			s.tasks[k].drop()
+		}
+	}
+}
+
+// queue emits RunTask for the tasks of a stage that can run, and takes those
+// back whose inputs are gone. Tasks that run already go on: they may have read
+// their input.
+func (g *Graph) queue(s *stage) {
+	ready := true
+	for _, id := range s.spec.Inputs {
+		ready = ready && g.stages[g.byID[id]].complete()
+	}
+	if !ready {
+		back := s.state == StageRunning || s.state == StageResolved
+		pending := false
+		for n := range s.tasks {
+			if s.tasks[n].state == taskQueued {
+				g.stopTask(s, n)
+			}
+			pending = pending || s.tasks[n].state == taskWaiting
+		}
+		if back && pending {
+			s.attempt++
+			s.state = StageUnresolved
+		}
+		return
+	}
+	if s.state == StageUnresolved {
+		s.state = StageResolved
+	}
+	for n := range s.tasks {
+		t := &s.tasks[n]
+		if t.state == taskWaiting {
+			t.state, t.stageAttempt, t.attempt, t.executor = taskQueued, s.attempt, "", ""
+			g.emit(RunTask{Task: TaskID{s.spec.ID, n}, StageAttempt: s.attempt, Inputs: g.inputs(s, n)})
+		}
+	}
+	if s.complete() {
+		if s.state != StageSucceeded {
+			s.state, s.ended = StageSucceeded, g.now
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package graph
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/firn-project/firn/commit"
+)
+
+type taskState uint8
+
+const (
+	taskWaiting taskState = iota // its inputs aren't there
+	taskQueued                   // RunTask was emitted
+	taskRunning
+	taskDone // accepted
+)
+
+type task struct {
+	state        taskState
+	stageAttempt int
+	attempt      string
+	executor     string
+	// lost: the accepted output can't be read any more. It is rerun only when
+	// something needs it.
+	lost     bool
+	failures int
+	accepted []Accepted
+	rows     int64
+	bytes    int64
+	files    int
+	rejected int64
+	rejects  []string
+}
+
+type stage struct {
+	spec      StageSpec
+	state     StageState
+	attempt   int
+	rollbacks int
+	tasks     []task
+	started   time.Time
+	ended     time.Time
+}
+
+func (s *stage) done() int {
+	n := 0
+	for i := range s.tasks {
+		if s.tasks[i].state == taskDone {
+			n++
+		}
+	}
+	return n
+}
+
+// complete: every task was accepted and its output is still there.
+func (s *stage) complete() bool {
+	for i := range s.tasks {
+		if s.tasks[i].state != taskDone || s.tasks[i].lost {
+			return false
+		}
+	}
+	return true
+}
+
+// outputs lists accepted outputs in plan order; only those of one partition
+// when it isn't nil.
+func (s *stage) outputs(partition *int) []Accepted {
+	var all []Accepted
+	for i := range s.tasks {
+		if s.tasks[i].state != taskDone {
+			continue
+		}
+		for _, a := range s.tasks[i].accepted {
+			if partition == nil || a.Output.Partition == *partition {
+				all = append(all, a)
+			}
+		}
+	}
+	return all
+}
+
+func (g *Graph) find(id TaskID) (*stage, *task) {
+	i, ok := g.byID[id.Stage]
+	if !ok || id.Task < 0 || id.Task >= len(g.stages[i].tasks) {
+		return nil, nil
+	}
+	return g.stages[i], &g.stages[i].tasks[id.Task]
+}
+
+func (g *Graph) taskLaunched(ev TaskLaunched) {
+	s, t := g.find(ev.Task)
+	if t == nil || g.state != Running || t.state != taskQueued || t.stageAttempt != ev.StageAttempt {
+		g.emit(CancelTask{Task: ev.Task, Attempt: ev.Attempt, Executor: ev.Executor})
+		return
+	}
+	g.touch()
+	t.state, t.attempt, t.executor = taskRunning, ev.Attempt, ev.Executor
+	s.state = StageRunning
+	if s.started.IsZero() {
+		s.started = g.now
+	}
+}
+
+// current returns the task if the status is about the attempt that it was last
+// launched under, and nil for anything duplicate, late or stale.
+func (g *Graph) current(id TaskID, stageAttempt int, attempt, executor string) (*stage, *task) {
+	s, t := g.find(id)
+	if t == nil || g.state != Running || t.state != taskRunning ||
+		t.stageAttempt != stageAttempt || t.attempt != attempt || t.executor != executor {
+		return nil, nil
+	}
+	return s, t
+}
+
+func (g *Graph) taskSucceeded(ev TaskSucceeded) {
+	s, t := g.current(ev.Task, ev.StageAttempt, ev.Attempt, ev.Executor)
+	if t == nil {
+		return
+	}
+	g.touch()
+	if err := checkOutputs(s.spec, ev); err != nil {
+		g.retry(s, ev.Task, t, err)
+		g.settle()
+		return
+	}
+	t.state, t.lost = taskDone, false
+	t.rows, t.bytes, t.files = ev.Rows, ev.Bytes, ev.Files
+	t.rejected, t.rejects = ev.Rejected, ev.Rejects
+	t.accepted = nil
+	for _, o := range ev.Outputs {
+		t.accepted = append(t.accepted, Accepted{
+			Task: ev.Task, Attempt: ev.Attempt, Executor: ev.Executor, Output: o, Manifest: ev.Manifest,
+		})
+	}
+	if limit := g.spec.RejectLimit; limit != nil {
+		if rows, why := g.Rejected(); rows > *limit {
+			g.fail(errRejected(rows, *limit, why))
+			return
+		}
+	}
+	g.settle()
+}
+
+// checkOutputs proves what can be proven of a success by its numbers alone: no
+// partition twice or out of range, and rows that add up. Manifests have one
+// row for each file.
+func checkOutputs(s StageSpec, ev TaskSucceeded) error {
+	seen := make(map[int]bool, len(ev.Outputs))
+	var rows int64
+	for _, o := range ev.Outputs {
+		switch {
+		case o.Partition < 0 || o.Partition >= max(s.Outputs, 1):
+			return errReport(ev, fmt.Sprintf("output partition %d of %d", o.Partition, s.Outputs))
+		case seen[o.Partition]:
+			return errReport(ev, fmt.Sprintf("output partition %d stands twice", o.Partition))
+		case o.Rows < 0 || o.Bytes < 0:
+			return errReport(ev, fmt.Sprintf("output partition %d has %d rows and %d bytes", o.Partition, o.Rows, o.Bytes))
+		}
+		seen[o.Partition] = true
+		rows += o.Rows
+	}
+	switch {
+	case ev.Rows < 0 || ev.Bytes < 0 || ev.Files < 0 || ev.Rejected < 0:
+		return errReport(ev, "a count is negative")
+	case s.Manifests && rows != int64(ev.Files):
+		return errReport(ev, fmt.Sprintf("%d files were written, but the manifests have %d rows", ev.Files, rows))
+	case !s.Manifests && rows != ev.Rows:
+		return errReport(ev, fmt.Sprintf("%d rows were written, but the outputs have %d", ev.Rows, rows))
+	}
+	return nil
+}
+
+func (g *Graph) taskFailed(ev TaskFailed) {
+	s, t := g.current(ev.Task, ev.StageAttempt, ev.Attempt, ev.Executor)
+	if t == nil {
+		return
+	}
+	g.touch()
+	err := ev.Err
+	if err == nil {
+		err = fmt.Errorf("the executor gave no cause")
+	}
+	switch {
+	case ev.Class == NotRetryable:
+		s.state, s.ended = StageFailed, g.now
+		g.fail(errTask(ev.Task, ev.Executor, err))
+		return
+	case ev.Lost != nil && g.markLost(s, *ev.Lost):
+		// The limit on the producer's rollbacks bounds this.
+		t.state = taskWaiting
+	default:
+		g.retry(s, ev.Task, t, err)
+	}
+	g.settleAfter(err)
+}
+
+// retry puts the task back, or fails the job when the task had its tries.
+func (g *Graph) retry(s *stage, id TaskID, t *task, err error) {
+	t.failures++
+	t.state = taskWaiting
+	if t.failures >= g.spec.MaxTaskFailures {
+		s.state, s.ended = StageFailed, g.now
+		g.fail(errTaskLimit(id, t.failures, t.executor, err))
+	}
+}
+
+// markLost marks the output that a task of stage consumer couldn't read. False:
+// that output isn't the accepted one (any more), so there's nothing to rerun.
+func (g *Graph) markLost(consumer *stage, l LostInput) bool {
+	reads := consumer == nil
+	if consumer != nil {
+		for _, id := range consumer.spec.Inputs {
+			reads = reads || id == l.Task.Stage
+		}
+	}
+	_, t := g.find(l.Task)
+	if !reads || t == nil || t.state != taskDone || t.attempt != l.Attempt {
+		return false
+	}
+	t.lost = true
+	return true
+}
+
+func (g *Graph) executorLost(ev ExecutorLost) {
+	if g.state != Running || g.pastNoReturn() {
+		return
+	}
+	err := errExecutorLost(ev.Executor)
+	last := len(g.stages) - 1
+	hit := false
+	for i, s := range g.stages {
+		for n := range s.tasks {
+			t := &s.tasks[n]
+			if t.executor != ev.Executor {
+				continue
+			}
+			switch {
+			case t.state == taskRunning:
+				hit = true
+				g.retry(s, TaskID{s.spec.ID, n}, t, err)
+				if g.hasEnded() {
+					return
+				}
+			case t.state == taskDone && !t.lost && !(i == last && t.hasCopy()):
+				hit, t.lost = true, true
+			}
+		}
+	}
+	if hit {
+		g.touch()
+		g.settleAfter(err)
+	}
+}
+
+// hasCopy: the root can do without the executor, as the manifest came with the
+// success.
+func (t *task) hasCopy() bool {
+	for _, a := range t.accepted {
+		if a.Manifest == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// cancelTasks stops whatever is queued or running.
+func (g *Graph) cancelTasks() {
+	for _, s := range g.stages {
+		for n := range s.tasks {
+			g.stopTask(s, n)
+		}
+	}
+}
+
+// stopTask takes a task off its executor or out of the queue.
+func (g *Graph) stopTask(s *stage, n int) {
+	t := &s.tasks[n]
+	switch t.state {
+	case taskQueued:
+		g.emit(CancelTask{Task: TaskID{s.spec.ID, n}})
+	case taskRunning:
+		g.emit(CancelTask{Task: TaskID{s.spec.ID, n}, Attempt: t.attempt, Executor: t.executor})
+	default:
+		return
+	}
+	t.state = taskWaiting
+}
+
+// inputs lists what task n of a stage reads, in plan order.
+func (g *Graph) inputs(s *stage, n int) []Accepted {
+	var all []Accepted
+	partition := &n
+	if s.spec.ReadsAll {
+		partition = nil
+	}
+	for _, id := range s.spec.Inputs {
+		all = append(all, g.stages[g.byID[id]].outputs(partition)...)
+	}
+	return all
+}
+
+// rootPrefix starts every message about a root that failed.
+const rootPrefix = "Error running the job's scheduler root"
+
+// errRoot keeps the code, the reason and the advice of the cause.
+func errRoot(cause error) error {
+	e := &commit.Error{Code: commit.CodeRootFailed, Op: rootPrefix, Cause: cause}
+	if inner, ok := asError(cause); ok {
+		e.Code, e.Reason, e.Tried, e.Hint = inner.Code, inner.Reason, inner.Tried, inner.Hint
+	}
+	return e
+}
