@@ -34,6 +34,22 @@ const (
 	CodeConflict Code = "FIRN-2003"
 	// CodeUnknown: commit state unknown.
 	CodeUnknown Code = "FIRN-2007"
+	// CodeTaskFailed: task failed.
+	CodeTaskFailed Code = "FIRN-3001"
+	// CodeTaskLimit: task failed too often.
+	CodeTaskLimit Code = "FIRN-3002"
+	// CodeStageLimit: shuffle output lost too often.
+	CodeStageLimit Code = "FIRN-3003"
+	// CodeExecutorLost: executor lost.
+	CodeExecutorLost Code = "FIRN-3004"
+	// CodeRootFailed: scheduler root failed.
+	CodeRootFailed Code = "FIRN-3005"
+	// CodeBadReport: task report doesn't add up.
+	CodeBadReport Code = "FIRN-3006"
+	// CodeRejectLimit: too many rejected rows.
+	CodeRejectLimit Code = "FIRN-3007"
+	// CodeBadStages: invalid job plan.
+	CodeBadStages Code = "FIRN-3008"
 	// CodeExecutorVersion: protocol versions differ.
 	CodeExecutorVersion Code = "FIRN-3500"
 	// CodeExecutorDirHeld: executor directory in use.
@@ -56,6 +72,36 @@ const (
 	CodeShuffleColumns Code = "FIRN-3523"
 	// CodeUploadExists: upload already put.
 	CodeUploadExists Code = "FIRN-3524"
+	// CodeCatalog: catalog failed.
+	CodeCatalog Code = "FIRN-5000"
+	// CodeCatalogUnknown: no such catalog.
+	CodeCatalogUnknown Code = "FIRN-5001"
+	// CodeNamespaceNotFound: no such namespace.
+	CodeNamespaceNotFound Code = "FIRN-5002"
+	// CodeTableNotFound: no such table.
+	CodeTableNotFound Code = "FIRN-5003"
+	// CodeTableExists: table exists already.
+	CodeTableExists Code = "FIRN-5004"
+	// CodeNamespaceExists: namespace exists already.
+	CodeNamespaceExists Code = "FIRN-5005"
+	// CodeNamespaceNotEmpty: namespace not empty.
+	CodeNamespaceNotEmpty Code = "FIRN-5006"
+	// CodeCatalogPermission: no permission in the catalog.
+	CodeCatalogPermission Code = "FIRN-5007"
+	// CodeCatalogConfig: catalog configured wrongly.
+	CodeCatalogConfig Code = "FIRN-5008"
+	// CodeTableUnsupported: table feature not supported.
+	CodeTableUnsupported Code = "FIRN-5009"
+	// CodeSnapshotNotFound: no such snapshot.
+	CodeSnapshotNotFound Code = "FIRN-5010"
+	// CodeTableChanged: table changed.
+	CodeTableChanged Code = "FIRN-5011"
+	// CodeMetadataInvalid: table metadata not readable.
+	CodeMetadataInvalid Code = "FIRN-5012"
+	// CodeTableDefinition: table definition not accepted.
+	CodeTableDefinition Code = "FIRN-5013"
+	// CodeManifestInvalid: data file can't be committed.
+	CodeManifestInvalid Code = "FIRN-5014"
 	// CodeStorage: storage failed.
 	CodeStorage Code = "FIRN-5500"
 	// CodeStorageNotFound: file not found.
@@ -154,6 +200,14 @@ var codeInfos = map[Code]CodeInfo{
 	CodeSQLBind:                 {Code: CodeSQLBind, Kind: "failed", Title: "query couldn't be bound", Cause: "Planning the query failed for a reason that isn't the query's.", Hint: "Look at the cause; run the statement again when it's gone."},
 	CodeConflict:                {Code: CodeConflict, Kind: "conflict", Title: "commit conflict", Cause: "Somebody else's commit to the same table made this one impossible, and the attempts allowed were used up.", Hint: "Run the statement again with the same idempotency key."},
 	CodeUnknown:                 {Code: CodeUnknown, Kind: "unknown", Title: "commit state unknown", Cause: "The catalog's answer was lost and reading the table did not yet prove what happened.", Hint: "Do not resubmit under another key. Run the statement again with the same key: it looks the token up in the table first."},
+	CodeTaskFailed:              {Code: CodeTaskFailed, Kind: "failed", Title: "task failed", Cause: "A task of the job failed in a way that another try wouldn't change.", Hint: "Read the cause: it names the file, row or resource. Nothing was committed."},
+	CodeTaskLimit:               {Code: CodeTaskLimit, Kind: "failed", Title: "task failed too often", Cause: "One task of the job used up the attempts that a task may have.", Hint: "Look at the last cause, then run the statement again with the same idempotency key. Nothing was committed."},
+	CodeStageLimit:              {Code: CodeStageLimit, Kind: "failed", Title: "shuffle output lost too often", Cause: "Output of a stage was lost and made again as often as a stage may be rolled back.", Hint: "Find out why executors or their disks get lost, then run the statement again with the same idempotency key."},
+	CodeExecutorLost:            {Code: CodeExecutorLost, Kind: "failed", Title: "executor lost", Cause: "An executor stopped answering while it ran a task or held output that was still needed.", Hint: "The lost tasks run again on other executors; check that there are any."},
+	CodeRootFailed:              {Code: CodeRootFailed, Kind: "failed", Title: "scheduler root failed", Cause: "The job's last operator, which runs on the scheduler, failed.", Hint: "Read the cause. The job's commit field says whether the table changed."},
+	CodeBadReport:               {Code: CodeBadReport, Kind: "failed", Title: "task report doesn't add up", Cause: "An executor reported a success whose numbers contradict each other.", Hint: "Check the executor's version; the task runs again."},
+	CodeRejectLimit:             {Code: CodeRejectLimit, Kind: "invalid", Title: "too many rejected rows", Cause: "More rows can't be read or cast than the job may leave out.", Hint: "Mend the rows, or allow more of them with --reject-limit."},
+	CodeBadStages:               {Code: CodeBadStages, Kind: "failed", Title: "invalid job plan", Cause: "The planner made a job whose stages contradict each other. This is a defect in Firn.", Hint: "Report it with the statement and the output of EXPLAIN."},
 	CodeExecutorVersion:         {Code: CodeExecutorVersion, Kind: "invalid", Title: "protocol versions differ", Cause: "An executor and a scheduler of different protocol versions don't talk to each other.", Hint: "Run the same release of firn on both."},
 	CodeExecutorDirHeld:         {Code: CodeExecutorDirHeld, Kind: "invalid", Title: "executor directory in use", Cause: "Another executor process holds the lock on the directory.", Hint: "Give each executor a directory of its own with --dir, or stop the process that holds it."},
 	CodeExecutorConfig:          {Code: CodeExecutorConfig, Kind: "usage", Title: "executor setting not usable", Cause: "A setting of the executor is missing or out of its bounds.", Hint: "Correct the setting that the message names."},
@@ -165,6 +219,21 @@ var codeInfos = map[Code]CodeInfo{
 	CodeShuffleIO:               {Code: CodeShuffleIO, Kind: "failed", Title: "shuffle data not written or read", Cause: "The executor's disk failed on a shuffle file.", Hint: "Check the disk that holds the executor's --dir."},
 	CodeShuffleColumns:          {Code: CodeShuffleColumns, Kind: "invalid", Title: "rows don't fit their exchange", Cause: "A batch of rows has other columns than its exchange was made for.", Hint: "Report it; the plan that EXPLAIN shows helps to find it."},
 	CodeUploadExists:            {Code: CodeUploadExists, Kind: "invalid", Title: "upload already put", Cause: "The rows of this upload are on the executor already.", Hint: "Open a new upload for other rows."},
+	CodeCatalog:                 {Code: CodeCatalog, Kind: "failed", Title: "catalog failed", Cause: "The catalog did not answer, or answered with an error of its own.", Hint: "Check that the catalog is up and reachable from the scheduler, then run the statement again."},
+	CodeCatalogUnknown:          {Code: CodeCatalogUnknown, Kind: "not_found", Title: "no such catalog", Cause: "The first part of the name is not the name of a configured catalog.", Hint: "SHOW CATALOGS lists the configured ones."},
+	CodeNamespaceNotFound:       {Code: CodeNamespaceNotFound, Kind: "not_found", Title: "no such namespace", Cause: "The catalog has no namespace of that name.", Hint: "SHOW NAMESPACES lists them; CREATE NAMESPACE makes one."},
+	CodeTableNotFound:           {Code: CodeTableNotFound, Kind: "not_found", Title: "no such table", Cause: "The namespace has no table of that name.", Hint: "SHOW TABLES lists them; check the spelling, which is case-sensitive."},
+	CodeTableExists:             {Code: CodeTableExists, Kind: "invalid", Title: "table exists already", Cause: "The name is taken by another table or a view.", Hint: "Use another name, CREATE TABLE IF NOT EXISTS, or drop the old table."},
+	CodeNamespaceExists:         {Code: CodeNamespaceExists, Kind: "invalid", Title: "namespace exists already", Cause: "The catalog has a namespace of that name.", Hint: "Use CREATE NAMESPACE IF NOT EXISTS."},
+	CodeNamespaceNotEmpty:       {Code: CodeNamespaceNotEmpty, Kind: "invalid", Title: "namespace not empty", Cause: "There are still tables or namespaces in it.", Hint: "Drop them first; SHOW TABLES IN the namespace lists them."},
+	CodeCatalogPermission:       {Code: CodeCatalogPermission, Kind: "permission", Title: "no permission in the catalog", Cause: "The catalog refused the scheduler's credentials for this action.", Hint: "Ask the catalog's administrator for the right, or correct the credentials in the scheduler's configuration."},
+	CodeCatalogConfig:           {Code: CodeCatalogConfig, Kind: "usage", Title: "catalog configured wrongly", Cause: "A setting of the catalog is missing or not understood.", Hint: "Correct the catalog's entry in the scheduler's configuration file."},
+	CodeTableUnsupported:        {Code: CodeTableUnsupported, Kind: "invalid", Title: "table feature not supported", Cause: "The table uses a part of its format that this version of Firn doesn't read or write.", Hint: "The message names the part. Another engine may rewrite the table without it."},
+	CodeSnapshotNotFound:        {Code: CodeSnapshotNotFound, Kind: "not_found", Title: "no such snapshot", Cause: "The table's metadata has no snapshot, branch or tag of that name: it was never there, or it has expired.", Hint: "The message lists the newest snapshots."},
+	CodeTableChanged:            {Code: CodeTableChanged, Kind: "conflict", Title: "table changed", Cause: "The table was replaced, or changed in a way that the job's files don't fit any more.", Hint: "Run the statement again under a new idempotency key; the files of this job are kept until they are adopted or dropped."},
+	CodeMetadataInvalid:         {Code: CodeMetadataInvalid, Kind: "failed", Title: "table metadata not readable", Cause: "A metadata file of the table is missing, damaged or breaks the format's rules.", Hint: "Check the file that the message names. If the catalog points to a file that is gone, register an older metadata file with `firn table register`."},
+	CodeTableDefinition:         {Code: CodeTableDefinition, Kind: "invalid", Title: "table definition not accepted", Cause: "The schema, partition spec or a property of the new table breaks the format's rules.", Hint: "The message names the part; correct the statement."},
+	CodeManifestInvalid:         {Code: CodeManifestInvalid, Kind: "invalid", Title: "data file can't be committed", Cause: "The description of a data file doesn't fit the table's schema or partition spec.", Hint: "This is a fault of the writer of the file; the message names the file. Nothing was committed."},
 	CodeStorage:                 {Code: CodeStorage, Kind: "failed", Title: "storage failed", Cause: "A file or object could not be read or written; the message has the store's own words.", Hint: "Check that the store is up and reachable from this machine, then run the statement again."},
 	CodeStorageNotFound:         {Code: CodeStorageNotFound, Kind: "not_found", Title: "file not found", Cause: "No file or object of that name is there.", Hint: "Check the path. If it belongs to a table, something outside Firn may have deleted it."},
 	CodeStorageExists:           {Code: CodeStorageExists, Kind: "failed", Title: "file exists already", Cause: "The name is taken, and Firn never overwrites a file.", Hint: "Use another name, or remove the file if nothing needs it any more."},
