@@ -67,7 +67,7 @@ func (c *Client) Append(ctx context.Context, table string, schema *arrow.Schema,
 	if err != nil {
 		return nil, c.fromRPC(ctx, err)
 	}
-	conn, err := c.dialFlight(up.GetAddress())
+	conn, err := c.connect(up.GetAddress())
 	if err != nil {
 		return nil, uploadFailed(table, err)
 	}

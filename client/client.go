@@ -7,17 +7,13 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/flightread"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
-
-// maxMessage bounds one message on the wire in bytes. An inline result is
-// bounded far below it by the scheduler.
-const maxMessage = 64 << 20
 
 // Delivery says how a job's status comes to a waiting client.
 type Delivery string
@@ -57,10 +53,11 @@ func WithDialOptions(opts ...grpc.DialOption) Option {
 // Client talks to one scheduler. It is safe for concurrent use and closed by
 // Close.
 type Client struct {
-	addr string
-	opts options
-	conn *grpc.ClientConn
-	rpc  firnpb.ClientServiceClient
+	addr   string
+	opts   options
+	conn   *grpc.ClientConn
+	rpc    firnpb.ClientServiceClient
+	flight *flightread.Client
 }
 
 // Dial makes a client of the scheduler at addr (host:port). The connection is
@@ -77,18 +74,22 @@ func Dial(_ context.Context, addr string, opts ...Option) (*Client, error) {
 	if o.poll <= 0 {
 		return nil, fmt.Errorf("poll interval %s: want more than 0", o.poll)
 	}
-	conn, err := grpc.NewClient(addr, append([]grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-	}, o.dial...)...)
-	if err != nil {
+	c := &Client{addr: addr, opts: o, flight: flightread.New(flightread.Config{Dial: o.dial})}
+	var err error
+	if c.conn, err = c.connect(addr); err != nil {
 		return nil, unreachable(addr, err)
 	}
-	return &Client{addr: addr, opts: o, conn: conn, rpc: firnpb.NewClientServiceClient(conn)}, nil
+	c.rpc = firnpb.NewClientServiceClient(c.conn)
+	return c, nil
 }
 
-// Close ends the connection. Jobs go on.
-func (c *Client) Close() error { return c.conn.Close() }
+// connect makes a connection to a scheduler or an executor.
+func (c *Client) connect(addr string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+addr, append(wire.DialOptions(), c.opts.dial...)...)
+}
+
+// Close ends the connections. Jobs go on.
+func (c *Client) Close() error { return errors.Join(c.conn.Close(), c.flight.Close()) }
 
 // fromRPC turns the error of a call into the one that the scheduler made, if it
 // made one. What the caller's own context caused stays recognisable as such.

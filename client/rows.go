@@ -10,7 +10,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/firn-project/firn/commit"
-	"github.com/firn-project/firn/internal/wire/firnpb"
 )
 
 // Rows waits for the job and gives its rows in plan order, a batch at a time. The
@@ -53,13 +52,11 @@ func (s JobStatus) Batches(ctx context.Context, c *Client) iter.Seq2[arrow.Recor
 		return batchSeq(batches)
 	}
 	return func(yield func(arrow.RecordBatch, error) bool) {
-		r := newPartitionReader(c)
-		defer r.close()
 		for _, p := range s.proto.GetPartitions() {
 			if p.GetRows() == 0 {
 				continue
 			}
-			if more, err := r.read(ctx, p, yield); err != nil {
+			if more, err := c.readPartition(ctx, p, yield); err != nil {
 				yield(nil, err)
 				return
 			} else if !more {
@@ -100,13 +97,4 @@ func readStream(raw []byte) (schema *arrow.Schema, batches []arrow.RecordBatch, 
 
 func badIPC(err error) error {
 	return &commit.Error{Code: commit.CodeProtocol, Op: "decode rows", Cause: err}
-}
-
-// lostRows is the error for rows that an executor no longer gives.
-func lostRows(p *firnpb.ResultPartition, err error) error {
-	if _, ok := errors.AsType[*commit.Error](err); ok {
-		return err
-	}
-	return &commit.Error{Code: commit.CodeResultLost, Op: "read rows from executor", Object: p.GetAddress(), Cause: err,
-		Hint: "Run the statement again."}
 }

@@ -1,0 +1,214 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/firn-project/firn/commit"
+	"go.yaml.in/yaml/v3"
+)
+
+// Scheduler is the scheduler's configuration file.
+type Scheduler struct {
+	// Listen is HOST:PORT; port 0 takes a free one.
+	Listen string `yaml:"listen"`
+	// Dir holds the scheduler's state.
+	Dir string `yaml:"dir"`
+	// Dispatch is push or pull.
+	Dispatch string `yaml:"dispatch"`
+	// Catalogs by name. Without any there is one called lake under Dir.
+	Catalogs map[string]Catalog `yaml:"catalogs"`
+	Sources  Sources            `yaml:"sources"`
+}
+
+// Catalog is one catalog. It holds secrets, so it never leaves the scheduler and
+// is never printed.
+type Catalog struct {
+	// Type is sql or rest.
+	Type string `yaml:"type"`
+	// URI is the catalog's address: sqlite:///path/to.db or https://….
+	URI string `yaml:"uri"`
+	// Warehouse is where its tables lie: a URI, or the name of a warehouse of a
+	// REST catalog.
+	Warehouse  string            `yaml:"warehouse"`
+	Properties map[string]string `yaml:"properties"`
+}
+
+// String keeps the secrets of a catalog out of logs.
+func (c Catalog) String() string { return c.Type + " catalog" }
+
+// GoString is String, for %#v.
+func (c Catalog) GoString() string { return c.String() }
+
+// Sources says what statements may read.
+type Sources struct {
+	Local LocalSources `yaml:"local"`
+}
+
+// LocalSources is about files on the executors' own disks.
+type LocalSources struct {
+	// Allow are the directories below which files may be read. Services allow
+	// none by default.
+	Allow []string `yaml:"allow"`
+}
+
+// Dispatches of tasks.
+const (
+	DispatchPush = "push"
+	DispatchPull = "pull"
+)
+
+// LoadScheduler reads a file. ${NAME} in a catalog's uri, warehouse and
+// properties stands for an environment variable, and a property NAME_file for the
+// content of a file, without its last line break.
+func LoadScheduler(path string, getenv func(string) (string, bool)) (Scheduler, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Scheduler{}, bad(path, err, "Check the path given to --config.")
+	}
+	s, err := parseScheduler(raw, getenv)
+	if err != nil {
+		return Scheduler{}, bad(path, err, "Correct the file and start again.")
+	}
+	return s, nil
+}
+
+func parseScheduler(raw []byte, getenv func(string) (string, bool)) (Scheduler, error) {
+	var s Scheduler
+	if err := checkKeys(raw, s); err != nil {
+		return s, err
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	dec.KnownFields(true)
+	if err := dec.Decode(&s); err != nil && !errors.Is(err, io.EOF) {
+		return s, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Catalogs)) {
+		c, err := s.Catalogs[name].resolve(getenv)
+		if err != nil {
+			return s, fmt.Errorf("catalogs.%s.%w", name, err)
+		}
+		s.Catalogs[name] = c
+	}
+	return s, s.Validate()
+}
+
+// Validate checks every value that is set.
+func (s Scheduler) Validate() error {
+	if s.Listen != "" {
+		if err := CheckAddress(s.Listen); err != nil {
+			return fmt.Errorf("listen: %w", err)
+		}
+	}
+	if err := CheckDispatch(s.Dispatch); s.Dispatch != "" && err != nil {
+		return fmt.Errorf("dispatch: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Catalogs)) {
+		if err := s.Catalogs[name].validate(name); err != nil {
+			return fmt.Errorf("catalogs.%s%w", name, err)
+		}
+	}
+	for i, dir := range s.Sources.Local.Allow {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("sources.local.allow[%d]: %q: want an absolute path", i, dir)
+		}
+	}
+	return nil
+}
+
+func (c Catalog) validate(name string) error {
+	switch {
+	case name == "" || strings.ContainsAny(name, ". \"`/"):
+		return fmt.Errorf(": the name of a catalog can't be empty or hold dots, blanks, slashes or quotes")
+	case c.Type != "sql" && c.Type != "rest":
+		return fmt.Errorf(".type: %q: want sql or rest", c.Type)
+	case c.URI == "":
+		return fmt.Errorf(".uri: it is empty; want the address of the catalog")
+	case c.Type == "sql" && c.Warehouse == "":
+		return fmt.Errorf(".warehouse: it is empty; a sql catalog needs the URI under which its tables lie")
+	}
+	return nil
+}
+
+// CheckAddress says whether an address to listen on is HOST:PORT.
+func CheckAddress(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("%q: want HOST:PORT", addr)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("%q: want a port of 0 to 65535", addr)
+	}
+	return nil
+}
+
+// CheckDispatch says whether a dispatch is one that there is.
+func CheckDispatch(d string) error {
+	if d != DispatchPush && d != DispatchPull {
+		return fmt.Errorf("%q: want %s or %s", d, DispatchPush, DispatchPull)
+	}
+	return nil
+}
+
+// resolve fills in variables and secret files.
+func (c Catalog) resolve(getenv func(string) (string, bool)) (Catalog, error) {
+	var err error
+	if c.URI, err = expand(c.URI, getenv); err != nil {
+		return c, fmt.Errorf("uri: %w", err)
+	}
+	if c.Warehouse, err = expand(c.Warehouse, getenv); err != nil {
+		return c, fmt.Errorf("warehouse: %w", err)
+	}
+	props := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(c.Properties)) {
+		value, err := expand(c.Properties[key], getenv)
+		if err != nil {
+			return c, fmt.Errorf("properties.%s: %w", key, err)
+		}
+		if plain, ok := strings.CutSuffix(key, "_file"); ok {
+			raw, err := os.ReadFile(value)
+			if err != nil {
+				return c, fmt.Errorf("properties.%s: %w", key, err)
+			}
+			key, value = plain, strings.TrimRight(string(raw), "\r\n")
+		}
+		props[key] = value
+	}
+	c.Properties = props
+	return c, nil
+}
+
+// expand replaces ${NAME}. Other dollars stay, so that nothing in a path or a
+// password means something by accident.
+func expand(s string, getenv func(string) (string, bool)) (string, error) {
+	var b strings.Builder
+	for {
+		before, rest, ok := strings.Cut(s, "${")
+		b.WriteString(before)
+		if !ok {
+			return b.String(), nil
+		}
+		name, tail, ok := strings.Cut(rest, "}")
+		if !ok {
+			return "", errors.New("a ${ isn't closed by }")
+		}
+		value, ok := getenv(name)
+		if !ok {
+			return "", fmt.Errorf("the environment variable %s isn't set", name)
+		}
+		b.WriteString(value)
+		s = tail
+	}
+}
+
+func bad(object string, cause error, hint string) error {
+	return &commit.Error{Code: commit.CodeConfig, Op: "read configuration", Object: object, Cause: cause, Hint: hint}
+}
