@@ -30,10 +30,24 @@ const (
 	CodeSQLTargetUnsupported Code = "FIRN-1011"
 	// CodeSQLBind: query couldn't be bound.
 	CodeSQLBind Code = "FIRN-1012"
+	// CodeVerification: file manifest refused.
+	CodeVerification Code = "FIRN-2001"
 	// CodeConflict: commit conflict.
 	CodeConflict Code = "FIRN-2003"
+	// CodeCommitPermission: commit not permitted.
+	CodeCommitPermission Code = "FIRN-2004"
+	// CodeCommitRejected: commit request rejected.
+	CodeCommitRejected Code = "FIRN-2005"
+	// CodeBudget: commit gave up.
+	CodeBudget Code = "FIRN-2006"
 	// CodeUnknown: commit state unknown.
 	CodeUnknown Code = "FIRN-2007"
+	// CodeCommitInput: file manifests can't be read.
+	CodeCommitInput Code = "FIRN-2008"
+	// CodeCommitPanic: commit broke.
+	CodeCommitPanic Code = "FIRN-2009"
+	// CodeCommitStopped: commit stopped.
+	CodeCommitStopped Code = "FIRN-2010"
 	// CodeTaskFailed: task failed.
 	CodeTaskFailed Code = "FIRN-3001"
 	// CodeTaskLimit: task failed too often.
@@ -198,8 +212,15 @@ var codeInfos = map[Code]CodeInfo{
 	CodeSQLDefinition:           {Code: CodeSQLDefinition, Kind: "invalid", Title: "table can't be defined so", Cause: "A column, type, partition field or property of a CREATE TABLE isn't possible.", Hint: "The message names the part and what is possible instead."},
 	CodeSQLTargetUnsupported:    {Code: CodeSQLTargetUnsupported, Kind: "invalid", Title: "table can't be written", Cause: "The table has a format version, type or property that Firn doesn't write.", Hint: "The message names it; change the property, or write the table with another engine."},
 	CodeSQLBind:                 {Code: CodeSQLBind, Kind: "failed", Title: "query couldn't be bound", Cause: "Planning the query failed for a reason that isn't the query's.", Hint: "Look at the cause; run the statement again when it's gone."},
+	CodeVerification:            {Code: CodeVerification, Kind: "invalid", Title: "file manifest refused", Cause: "A file that an executor reported breaks a rule that every committed file must keep.", Hint: "Nothing was committed. Run the statement again; if it comes again, take the executor named by the path out of service and report the message."},
 	CodeConflict:                {Code: CodeConflict, Kind: "conflict", Title: "commit conflict", Cause: "Somebody else's commit to the same table made this one impossible, and the attempts allowed were used up.", Hint: "Run the statement again with the same idempotency key."},
+	CodeCommitPermission:        {Code: CodeCommitPermission, Kind: "permission", Title: "commit not permitted", Cause: "The catalog doesn't let the scheduler change the table.", Hint: "Grant the right, then `firn commit retry JOB`, or run the statement again with the same idempotency key."},
+	CodeCommitRejected:          {Code: CodeCommitRejected, Kind: "failed", Title: "commit request rejected", Cause: "The catalog doesn't accept the request, though nothing in the table had changed.", Hint: "Read the catalog's own message; `firn catalog check` finds out what the catalog can do."},
+	CodeBudget:                  {Code: CodeBudget, Kind: "failed", Title: "commit gave up", Cause: "The time or the attempts that a commit may take were used up. Nothing was committed and nothing of it can land any more.", Hint: "Run the statement again with the same idempotency key."},
 	CodeUnknown:                 {Code: CodeUnknown, Kind: "unknown", Title: "commit state unknown", Cause: "The catalog's answer was lost and reading the table did not yet prove what happened.", Hint: "Do not resubmit under another key. Run the statement again with the same key: it looks the token up in the table first."},
+	CodeCommitInput:             {Code: CodeCommitInput, Kind: "failed", Title: "file manifests can't be read", Cause: "The scheduler root couldn't read all file manifests of the final stage.", Hint: "The lost tasks run again by themselves; see the cause if the job failed."},
+	CodeCommitPanic:             {Code: CodeCommitPanic, Kind: "failed", Title: "commit broke", Cause: "The commit operator or the table's driver hit a defect in Firn.", Hint: "Report it with the scheduler's log. Running the statement again with the same key is safe."},
+	CodeCommitStopped:           {Code: CodeCommitStopped, Kind: "cancelled", Title: "commit stopped", Cause: "The job was cancelled before its commit was let go. Nothing was committed.", Hint: "Run the statement again with the same idempotency key to do it after all."},
 	CodeTaskFailed:              {Code: CodeTaskFailed, Kind: "failed", Title: "task failed", Cause: "A task of the job failed in a way that another try wouldn't change.", Hint: "Read the cause: it names the file, row or resource. Nothing was committed."},
 	CodeTaskLimit:               {Code: CodeTaskLimit, Kind: "failed", Title: "task failed too often", Cause: "One task of the job used up the attempts that a task may have.", Hint: "Look at the last cause, then run the statement again with the same idempotency key. Nothing was committed."},
 	CodeStageLimit:              {Code: CodeStageLimit, Kind: "failed", Title: "shuffle output lost too often", Cause: "Output of a stage was lost and made again as often as a stage may be rolled back.", Hint: "Find out why executors or their disks get lost, then run the statement again with the same idempotency key."},
