@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"google.golang.org/grpc"
@@ -219,7 +220,7 @@ func (r *Reader) connect() error {
 	if err != nil {
 		return err
 	}
-	stream, err := flight.NewRecordReader(get)
+	stream, err := flight.NewRecordReader(get, ipc.WithAllocator(wire.NewLimitedAllocator()))
 	if err != nil {
 		return notEOF(err)
 	}

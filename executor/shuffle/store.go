@@ -1,0 +1,159 @@
+package shuffle
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/firn-project/firn/commit"
+)
+
+// Store is the directory that holds an executor's shuffle files. It is safe for
+// concurrent use.
+type Store struct{ root string }
+
+// NewStore uses dir/shuffle, which is made when something is written.
+func NewStore(dir string) *Store { return &Store{root: filepath.Join(dir, "shuffle")} }
+
+// Clear removes everything: what an earlier incarnation of the executor left
+// behind is of no use, as the scheduler has counted it as lost.
+func (s *Store) Clear() error {
+	if err := os.RemoveAll(s.root); err != nil {
+		return diskError("remove", s.root, err)
+	}
+	return nil
+}
+
+// Attempt names the output of one task attempt.
+type Attempt struct {
+	Job         string
+	Stage, Task int
+	ID          string
+}
+
+// validPart says whether an id may be a path element: letters, digits, dots,
+// dashes and underscores, not starting with a dot.
+func validPart(s string) bool {
+	if s == "" || len(s) > 128 || s[0] == '.' {
+		return false
+	}
+	for _, c := range []byte(s) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func (a Attempt) valid() bool {
+	return validPart(a.Job) && validPart(a.ID) && a.Stage >= 0 && a.Task >= 0
+}
+
+// String names the attempt in messages.
+func (a Attempt) String() string {
+	return fmt.Sprintf("job %q stage %d task %d attempt %q", a.Job, a.Stage, a.Task, a.ID)
+}
+
+func (s *Store) stageDir(job string, stage int) string {
+	return filepath.Join(s.root, job, strconv.Itoa(stage))
+}
+
+func (s *Store) taskDir(a Attempt) string {
+	return filepath.Join(s.stageDir(a.Job, a.Stage), strconv.Itoa(a.Task))
+}
+
+// dirs gives the attempt's directory, and the hidden one that it is written
+// under.
+func (s *Store) dirs(a Attempt) (final, hidden string) {
+	return filepath.Join(s.taskDir(a), a.ID), filepath.Join(s.taskDir(a), "."+a.ID)
+}
+
+func outputName(output int) string { return strconv.Itoa(output) + ".arrow" }
+
+// Free removes the shuffle data of some stages of a job, or of all of it when
+// none is named. What is being read stays readable until it is closed. An
+// unknown job is no error.
+func (s *Store) Free(job string, stages ...int) error {
+	if !validPart(job) {
+		return fmt.Errorf("free shuffle data: %q isn't a job's id", job)
+	}
+	dirs := []string{filepath.Join(s.root, job)}
+	if len(stages) > 0 {
+		dirs = dirs[:0]
+		for _, stage := range stages {
+			dirs = append(dirs, s.stageDir(job, stage))
+		}
+	}
+	var errs []error
+	for _, dir := range dirs {
+		if err := removeAll(dir); err != nil {
+			errs = append(errs, diskError("remove", dir, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeAll also copes with an attempt that is just making its directory.
+func removeAll(dir string) error {
+	var err error
+	for range 3 {
+		if err = os.RemoveAll(dir); !errors.Is(err, syscall.ENOTEMPTY) {
+			return err
+		}
+	}
+	return err
+}
+
+// file is an open output. It reads batches in any order.
+type file struct {
+	f *os.File
+	*ipc.FileReader
+}
+
+// open opens one output of an attempt. The error is fs.ErrNotExist when it isn't
+// there.
+func (s *Store) open(a Attempt, output int) (*file, error) {
+	if !a.valid() || output < 0 {
+		return nil, fmt.Errorf("%s output %d: %w", a, output, fs.ErrNotExist)
+	}
+	final, _ := s.dirs(a)
+	f, err := os.Open(filepath.Join(final, outputName(output)))
+	if err != nil {
+		return nil, err
+	}
+	r, err := ipc.NewFileReader(f)
+	if err != nil {
+		return nil, errors.Join(diskError("read", f.Name(), err), f.Close())
+	}
+	return &file{f: f, FileReader: r}, nil
+}
+
+func (f *file) batch(i int) (arrow.RecordBatch, error) {
+	b, err := f.RecordBatchAt(i)
+	if err != nil {
+		return nil, diskError("read", f.f.Name(), err)
+	}
+	return b, nil
+}
+
+// Close closes the file.
+func (f *file) Close() error { return errors.Join(f.FileReader.Close(), f.f.Close()) }
+
+// diskError makes an error of the file system one for a person. A full disk has
+// a code of its own.
+func diskError(op, path string, err error) error {
+	e := &commit.Error{Code: commit.CodeShuffleIO, Op: op + " shuffle file", Object: path, Cause: err,
+		Hint: "Check the disk that holds the executor's --dir."}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		e.Code, e.Hint = commit.CodeShuffleFull, "Free space under the executor's --dir, or give it a larger disk."
+	}
+	return e
+}
