@@ -95,11 +95,10 @@ func humanValue(f boundField, b []byte) string {
 	case iceberg.Time:
 		return clock(int64(v))
 	case iceberg.Timestamp:
-		text := day(floorDiv(int64(v), microsPerDay)) + "T" + clock(floorMod(int64(v), microsPerDay))
 		if _, zoned := f.Result.(iceberg.TimestampTzType); zoned {
-			text += "+00:00"
+			return instant(int64(v)) + "+00:00"
 		}
-		return text
+		return instant(int64(v))
 	case float32:
 		return javaFloat(float64(v), 32)
 	case float64:
@@ -112,29 +111,43 @@ func humanValue(f boundField, b []byte) string {
 	return fmt.Sprint(v)
 }
 
-func year(y int64) string {
-	if y < 0 {
-		return fmt.Sprintf("-%04d", -y)
-	}
-	return fmt.Sprintf("%04d", y)
-}
+func year(y int64) string { return fmt.Sprintf("%04d", y) }
 
 func day(n int64) string {
 	y, _ := civil(n)
-	return year(y) + time.Unix(n*86400, 0).UTC().Format("-01-02")
+	return year(y) + monthAndDay(n)
 }
 
-// clock is a time of day as java.time prints it: the fraction, if there is one,
-// in three or six digits.
+func monthAndDay(n int64) string { return time.Unix(n*86400, 0).UTC().Format("-01-02") }
+
+// clock is a time of day as LocalTime.toString prints it: no seconds when they
+// are zero, and a fraction in groups of three digits.
 func clock(us int64) string {
 	t := time.UnixMicro(us).UTC()
 	switch {
+	case us%60e6 == 0:
+		return t.Format("15:04")
 	case us%1e6 == 0:
 		return t.Format("15:04:05")
 	case us%1e3 == 0:
 		return t.Format("15:04:05.000")
 	}
 	return t.Format("15:04:05.000000")
+}
+
+// instant is a timestamp as DateTimeFormatter.ISO_LOCAL_DATE_TIME prints it:
+// seconds always, and a fraction without trailing zeros.
+func instant(us int64) string {
+	n := floorDiv(us, microsPerDay)
+	y, _ := civil(n)
+	text := year(y)
+	switch {
+	case y > 9999:
+		text = "+" + text
+	case y < 0:
+		text = fmt.Sprintf("-%04d", -y)
+	}
+	return text + monthAndDay(n) + time.UnixMicro(us).UTC().Format("T15:04:05.999999")
 }
 
 // javaFloat prints a number as Java's Float.toString and Double.toString do.
