@@ -91,9 +91,6 @@ func openDatabase(cfg Config) (bindings.Database, error) {
 	if cfg.MemoryLimit > 0 {
 		set["memory_limit"] = strconv.FormatInt(cfg.MemoryLimit, 10) + "B"
 	}
-	if cfg.MaxTempBytes > 0 {
-		set["max_temp_directory_size"] = strconv.FormatInt(cfg.MaxTempBytes, 10) + "B"
-	}
 	for name, value := range set {
 		if bindings.SetConfig(c, name, value) == bindings.StateError {
 			return db, fmt.Errorf("setting %s = %q is refused", name, value)
@@ -111,6 +108,9 @@ func (cfg Config) statements() []string {
 	var s []string
 	if cfg.TimeZone != "" {
 		s = append(s, "SET TimeZone = "+Quote(cfg.TimeZone))
+	}
+	if cfg.MaxTempBytes > 0 {
+		s = append(s, fmt.Sprintf("SET max_temp_directory_size = '%dB'", cfg.MaxTempBytes))
 	}
 	for name, value := range cfg.Settings {
 		s = append(s, "SET "+Ident(name)+" = "+Quote(value))

@@ -4,6 +4,7 @@ package duckdb
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -85,15 +86,24 @@ func (in *Instance) Exec(ctx context.Context, sql string) error {
 	return nil
 }
 
-// Query starts one SELECT (or EXPLAIN) and streams its result: DuckDB works as
-// far ahead as about a megabyte. Anything but one query is refused with
-// ErrNotSelect before it runs. The caller closes the Rows.
+// Query starts one SELECT and streams its result: DuckDB works as far ahead as
+// about a megabyte. Anything but one query is refused with ErrNotSelect before
+// DuckDB prepares it: preparing alone has effects for some statements, EXPORT
+// DATABASE makes its directory. The caller closes the Rows.
 func (in *Instance) Query(ctx context.Context, sql string) (*Rows, error) {
 	return in.QueryWith(ctx, memory.DefaultAllocator, sql)
 }
 
 // QueryWith is Query with the batches allocated from mem.
 func (in *Instance) QueryWith(ctx context.Context, mem memory.Allocator, sql string) (*Rows, error) {
+	if _, err := in.Tree(ctx, sql); err != nil {
+		return nil, err
+	}
+	return in.run(ctx, mem, sql)
+}
+
+// run is Query for text that is known to be harmless.
+func (in *Instance) run(ctx context.Context, mem memory.Allocator, sql string) (*Rows, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -103,11 +113,6 @@ func (in *Instance) QueryWith(ctx context.Context, mem memory.Allocator, sql str
 	in.guard(ctx, func() { state = bindings.Prepare(in.conn, sql, &stmt) })
 	if state == bindings.StateError {
 		return nil, failure(ctx, bindings.PrepareError(stmt))
-	}
-	switch bindings.PreparedStatementType(stmt) {
-	case bindings.StatementTypeSelect, bindings.StatementTypeExplain:
-	default:
-		return nil, ErrNotSelect
 	}
 	var pending bindings.PendingResult
 	defer bindings.DestroyPending(&pending)
@@ -122,11 +127,13 @@ func (in *Instance) QueryWith(ctx context.Context, mem memory.Allocator, sql str
 		return nil, failure(ctx, bindings.ResultError(&r.res))
 	}
 	schema, err := in.schemaOf(&r.res)
+	if err == nil {
+		err = r.use(schema)
+	}
 	if err != nil {
 		r.Close()
 		return nil, err
 	}
-	r.schema = schema
 	return r, nil
 }
 
@@ -150,10 +157,38 @@ func (in *Instance) schemaOf(res *bindings.Result) (*arrow.Schema, error) {
 	return schema, nil
 }
 
+// Tree gives DuckDB's parse tree of one SELECT as JSON. Other statements, and
+// several at once, fail with an error that wraps ErrNotSelect; text that doesn't
+// parse with an *Error.
+func (in *Instance) Tree(ctx context.Context, sql string) ([]byte, error) {
+	rows, err := in.Strings(ctx, "SELECT json_serialize_sql("+Quote(sql)+")")
+	if err != nil {
+		return nil, err
+	}
+	var head struct {
+		Error      bool              `json:"error"`
+		Type       string            `json:"error_type"`
+		Message    string            `json:"error_message"`
+		Statements []json.RawMessage `json:"statements"`
+	}
+	if err := json.Unmarshal([]byte(rows[0][0]), &head); err != nil {
+		return nil, fmt.Errorf("duckdb: parse tree: %w", err)
+	}
+	switch {
+	case head.Error && head.Type == "parser":
+		return nil, &Error{Type: "Parser", Message: head.Message}
+	case head.Error:
+		return nil, fmt.Errorf("%w: %s", ErrNotSelect, head.Message)
+	case len(head.Statements) != 1:
+		return nil, fmt.Errorf("%w: the text holds %d statements", ErrNotSelect, len(head.Statements))
+	}
+	return []byte(rows[0][0]), nil
+}
+
 // Strings runs a query of our own and gives its small result as text; null is
 // the empty string.
 func (in *Instance) Strings(ctx context.Context, sql string) ([][]string, error) {
-	rows, err := in.Query(ctx, sql)
+	rows, err := in.run(ctx, memory.DefaultAllocator, sql)
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +226,9 @@ func appendText(out [][]string, rec arrow.RecordBatch) [][]string {
 
 // Describe gives the columns of a query without running it.
 func (in *Instance) Describe(ctx context.Context, sql string) ([]Column, error) {
+	if _, err := in.Tree(ctx, sql); err != nil {
+		return nil, err
+	}
 	rows, err := in.Strings(ctx, "DESCRIBE "+sql)
 	if err != nil {
 		return nil, err
@@ -205,6 +243,9 @@ func (in *Instance) Describe(ctx context.Context, sql string) ([]Column, error) 
 // ExplainJSON gives DuckDB's physical plan of a query as JSON, without running
 // it: an array of nodes with name, children and extra_info.
 func (in *Instance) ExplainJSON(ctx context.Context, sql string) (string, error) {
+	if _, err := in.Tree(ctx, sql); err != nil {
+		return "", err
+	}
 	rows, err := in.Strings(ctx, "EXPLAIN (FORMAT JSON) "+sql)
 	if err != nil {
 		return "", err

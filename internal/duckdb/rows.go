@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -26,13 +27,18 @@ const (
 // Rows is the streamed result of one query. Rows come in plan order. It serves
 // one caller at a time.
 type Rows struct {
-	in     *Instance
-	mem    memory.Allocator
-	res    bindings.Result
-	schema *arrow.Schema
-	done   bool
-	closed bool
-	err    error
+	in  *Instance
+	mem memory.Allocator
+	res bindings.Result
+	// schema is what Next gives, raw what DuckDB does: they differ in enums.
+	schema, raw *arrow.Schema
+	enums       bool
+	// unmerged: a column's type can't be concatenated, so chunks go out one by
+	// one.
+	unmerged bool
+	done     bool
+	closed   bool
+	err      error
 }
 
 // Schema gives the result's columns. Time stamps with a zone say UTC; UUID and
@@ -63,7 +69,7 @@ func (r *Rows) next(ctx context.Context) (arrow.RecordBatch, error) {
 	var rows, bytes int64
 	var err error
 	r.in.guard(ctx, func() {
-		for !r.done && !full(rows, bytes) {
+		for !r.done && !r.full(rows, bytes) {
 			var part arrow.RecordBatch
 			if part, err = r.fetch(ctx); err != nil {
 				return
@@ -88,8 +94,8 @@ func (r *Rows) next(ctx context.Context) (arrow.RecordBatch, error) {
 	return r.merge(parts, rows)
 }
 
-func full(rows, bytes int64) bool {
-	return rows >= maxRows || bytes >= maxBytes || (rows >= wantRows && bytes >= wantBytes)
+func (r *Rows) full(rows, bytes int64) bool {
+	return r.unmerged && rows > 0 || rows >= maxRows || bytes >= maxBytes || (rows >= wantRows && bytes >= wantBytes)
 }
 
 // fetch gives DuckDB's next chunk as a batch in DuckDB's memory, nil at the end.
@@ -109,13 +115,50 @@ func (r *Rows) fetch(ctx context.Context) (arrow.RecordBatch, error) {
 			bindings.DestroyDataChunk(&chunk)
 			continue
 		}
-		rec, ed := bindings.DataChunkToArrowArray(r.in.options, r.schema, chunk)
+		rec, ed := bindings.DataChunkToArrowArray(r.in.options, r.raw, chunk)
 		bindings.DestroyDataChunk(&chunk)
 		if err := takeErrorData(ed); err != nil {
 			return nil, fmt.Errorf("duckdb: result to Arrow: %w", err)
 		}
-		return rec, nil
+		return r.decode(rec), nil
 	}
+}
+
+// decode makes text of enums, which DuckDB gives as dictionaries: consumers then
+// see one kind of column, and no dictionary has to be kept alive for it. It takes
+// rec over.
+func (r *Rows) decode(rec arrow.RecordBatch) arrow.RecordBatch {
+	if !r.enums {
+		return rec
+	}
+	defer rec.Release()
+	cols := make([]arrow.Array, rec.NumCols())
+	for i, c := range rec.Columns() {
+		d, ok := c.(*array.Dictionary)
+		if !ok {
+			c.Retain()
+			cols[i] = c
+			continue
+		}
+		words := d.Dictionary().(*array.String)
+		b := array.NewStringBuilder(r.mem)
+		b.Reserve(d.Len())
+		for j := range d.Len() {
+			if d.IsNull(j) {
+				b.AppendNull()
+			} else {
+				b.Append(words.Value(d.GetValueIndex(j)))
+			}
+		}
+		cols[i] = b.NewArray()
+		b.Release()
+	}
+	defer func() {
+		for _, c := range cols {
+			c.Release()
+		}
+	}()
+	return array.NewRecordBatch(r.schema, cols, rec.NumRows())
 }
 
 // recordBytes is how much memory a batch's buffers take.
@@ -143,6 +186,10 @@ func dataBytes(d arrow.ArrayData) int64 {
 // merge copies the parts into one batch in Go's memory; DuckDB's is released by
 // the caller.
 func (r *Rows) merge(parts []arrow.RecordBatch, rows int64) (arrow.RecordBatch, error) {
+	if r.unmerged {
+		parts[0].Retain()
+		return parts[0], nil
+	}
 	cols := make([]arrow.Array, 0, r.schema.NumFields())
 	defer func() {
 		for _, c := range cols {
@@ -177,4 +224,33 @@ func (r *Rows) Close() {
 	if r.err == nil {
 		r.err = fmt.Errorf("duckdb: the result is closed")
 	}
+}
+
+// use fixes the schema of the result.
+func (r *Rows) use(raw *arrow.Schema) error {
+	r.raw, r.schema = raw, raw
+	fields := slices.Clone(raw.Fields())
+	for i, f := range fields {
+		if f.Type.ID() == arrow.DICTIONARY {
+			fields[i].Type, r.enums = arrow.BinaryTypes.String, true
+			continue
+		}
+		if contains(f.Type, arrow.DICTIONARY) {
+			return &Error{Type: "Not implemented", Message: fmt.Sprintf("column %q holds an ENUM inside another type: cast it to VARCHAR", f.Name)}
+		}
+		r.unmerged = r.unmerged || contains(f.Type, arrow.SPARSE_UNION) || contains(f.Type, arrow.DENSE_UNION)
+	}
+	if r.enums {
+		r.schema = arrow.NewSchema(fields, nil)
+	}
+	return nil
+}
+
+// contains says whether a type of that kind occurs in t.
+func contains(t arrow.DataType, id arrow.Type) bool {
+	if t.ID() == id {
+		return true
+	}
+	n, ok := t.(arrow.NestedType)
+	return ok && slices.ContainsFunc(n.Fields(), func(f arrow.Field) bool { return contains(f.Type, id) })
 }
