@@ -35,6 +35,7 @@ func (j *Job) cut(top plan.Node) error {
 func (j *Job) walk(n plan.Node) (part, error) {
 	switch n := n.(type) {
 	case *plan.Query:
+		j.rejectLimit = n.RejectLimit
 		tasks := 1
 		if n.Parallel && len(n.Partitions) > 0 {
 			tasks = len(n.Partitions)

@@ -21,6 +21,7 @@ type Job struct {
 	ResultColumns []plan.Column
 
 	maxTaskFailures, maxStageAttempts int
+	rejectLimit                       int64
 }
 
 // Stage is what runs between two exchanges.
@@ -67,6 +68,7 @@ func (j *Job) Spec() graph.Spec {
 	spec := graph.Spec{
 		JobID: j.ID, HasRoot: j.Root != nil,
 		MaxTaskFailures: j.maxTaskFailures, MaxStageAttempts: j.maxStageAttempts,
+		RejectLimit: &j.rejectLimit,
 	}
 	for i := range j.Stages {
 		s := &j.Stages[i]
