@@ -86,6 +86,28 @@ const (
 	CodeShuffleColumns Code = "FIRN-3523"
 	// CodeUploadExists: upload already put.
 	CodeUploadExists Code = "FIRN-3524"
+	// CodeSourceNotFound: source not found.
+	CodeSourceNotFound Code = "FIRN-4501"
+	// CodeSourceNotAllowed: source not allowed.
+	CodeSourceNotAllowed Code = "FIRN-4502"
+	// CodeBadFile: unreadable file.
+	CodeBadFile Code = "FIRN-4503"
+	// CodeSchemaDrift: files of one source differ.
+	CodeSchemaDrift Code = "FIRN-4504"
+	// CodeRejectedRows: rows that can't be read.
+	CodeRejectedRows Code = "FIRN-4505"
+	// CodeQueryFailed: query failed.
+	CodeQueryFailed Code = "FIRN-4506"
+	// CodeQueryMemory: query out of memory.
+	CodeQueryMemory Code = "FIRN-4507"
+	// CodeSpillFull: no space to spill or stage.
+	CodeSpillFull Code = "FIRN-4508"
+	// CodeSourceRead: reading a source failed.
+	CodeSourceRead Code = "FIRN-4509"
+	// CodeQueryRefused: query refused.
+	CodeQueryRefused Code = "FIRN-4510"
+	// CodeEngineBroken: internal error of the query engine.
+	CodeEngineBroken Code = "FIRN-4511"
 	// CodeCatalog: catalog failed.
 	CodeCatalog Code = "FIRN-5000"
 	// CodeCatalogUnknown: no such catalog.
@@ -240,6 +262,17 @@ var codeInfos = map[Code]CodeInfo{
 	CodeShuffleIO:               {Code: CodeShuffleIO, Kind: "failed", Title: "shuffle data not written or read", Cause: "The executor's disk failed on a shuffle file.", Hint: "Check the disk that holds the executor's --dir."},
 	CodeShuffleColumns:          {Code: CodeShuffleColumns, Kind: "invalid", Title: "rows don't fit their exchange", Cause: "A batch of rows has other columns than its exchange was made for.", Hint: "Report it; the plan that EXPLAIN shows helps to find it."},
 	CodeUploadExists:            {Code: CodeUploadExists, Kind: "invalid", Title: "upload already put", Cause: "The rows of this upload are on the executor already.", Hint: "Open a new upload for other rows."},
+	CodeSourceNotFound:          {Code: CodeSourceNotFound, Kind: "not_found", Title: "source not found", Cause: "No file matches a source's path or pattern on the executor's machine or in the object store, or a file went away while the job ran.", Hint: "Check the path. Local paths are paths of the executor's machine."},
+	CodeSourceNotAllowed:        {Code: CodeSourceNotAllowed, Kind: "permission", Title: "source not allowed", Cause: "A local file lies outside the directories that sources may be read from, symbolic links resolved, or the executor's user may not read it.", Hint: "Add the directory to sources.local.allow in the scheduler's configuration."},
+	CodeBadFile:                 {Code: CodeBadFile, Kind: "invalid", Title: "unreadable file", Cause: "A file of a source is empty, cut off or of another format than its reader expects.", Hint: "Leave the file out of the pattern or write it again."},
+	CodeSchemaDrift:             {Code: CodeSchemaDrift, Kind: "invalid", Title: "files of one source differ", Cause: "The files of one source don't have the same columns with the same types.", Hint: "Read them as separate sources and combine them with UNION ALL BY NAME, or give the reader union_by_name = true."},
+	CodeRejectedRows:            {Code: CodeRejectedRows, Kind: "invalid", Title: "rows that can't be read", Cause: "Rows of a source can't be split into columns or cast to the columns' types, more of them than --reject-limit allows.", Hint: "Correct the file, or allow rows to be left out with --reject-limit N."},
+	CodeQueryFailed:             {Code: CodeQueryFailed, Kind: "invalid", Title: "query failed", Cause: "DuckDB can't bind or run the query: an unknown name, a value that can't be cast, a number out of range.", Hint: "Correct the statement. TRY_CAST gives NULL for values that can't be cast."},
+	CodeQueryMemory:             {Code: CodeQueryMemory, Kind: "failed", Title: "query out of memory", Cause: "The query needs more memory than its task has, for something that can't be spilled to disk.", Hint: "Give executors more memory (--memory) or fewer slots (--slots)."},
+	CodeSpillFull:               {Code: CodeSpillFull, Kind: "failed", Title: "no space to spill or stage", Cause: "The disk of the executor's directory is full, or a task reached the limit of what it may spill.", Hint: "Free space in the executor's directory (--dir) or give tasks more memory."},
+	CodeSourceRead:              {Code: CodeSourceRead, Kind: "failed", Title: "reading a source failed", Cause: "Reading a file or an object failed; the attempt can be repeated.", Hint: "Run the statement again. If it persists, check the disk or the object store."},
+	CodeQueryRefused:            {Code: CodeQueryRefused, Kind: "invalid", Title: "query refused", Cause: "The query isn't one SELECT, or it uses a table function or a name that isn't among its sources.", Hint: "Use a SELECT over tables, files and the table functions that the SQL reference lists."},
+	CodeEngineBroken:            {Code: CodeEngineBroken, Kind: "failed", Title: "internal error of the query engine", Cause: "DuckDB reported an error of its own.", Hint: "Report it with the statement."},
 	CodeCatalog:                 {Code: CodeCatalog, Kind: "failed", Title: "catalog failed", Cause: "The catalog did not answer, or answered with an error of its own.", Hint: "Check that the catalog is up and reachable from the scheduler, then run the statement again."},
 	CodeCatalogUnknown:          {Code: CodeCatalogUnknown, Kind: "not_found", Title: "no such catalog", Cause: "The first part of the name is not the name of a configured catalog.", Hint: "SHOW CATALOGS lists the configured ones."},
 	CodeNamespaceNotFound:       {Code: CodeNamespaceNotFound, Kind: "not_found", Title: "no such namespace", Cause: "The catalog has no namespace of that name.", Hint: "SHOW NAMESPACES lists them; CREATE NAMESPACE makes one."},

@@ -1,0 +1,42 @@
+package iceberg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/firn-project/firn/commit"
+)
+
+// newError makes an error for a person with the registry's hint. An error that
+// is one already, or that is only the context's end, stays as it is.
+func newError(code commit.Code, op, object string, cause error) error {
+	if e, ok := errors.AsType[*commit.Error](cause); ok && e.Code != "" {
+		return fmt.Errorf("%s %s: %w", op, object, cause)
+	}
+	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
+		return fmt.Errorf("%s %s: %w", op, object, cause)
+	}
+	info, _ := commit.Explain(string(code))
+	return &commit.Error{Code: code, Op: op, Object: object, Cause: cause, Hint: info.Hint}
+}
+
+// TableNotFound is the error for a table that a catalog doesn't have. It wraps
+// commit.ErrTableNotFound.
+func TableNotFound(name commit.TableName, hint string) error {
+	info, _ := commit.Explain(string(commit.CodeTableNotFound))
+	if hint == "" {
+		hint = info.Hint
+	}
+	return &commit.Error{Code: commit.CodeTableNotFound, Op: "open table", Object: name.String(), Cause: commit.ErrTableNotFound, Hint: hint}
+}
+
+// changed refuses a unit because the table isn't any more what its files were
+// written for.
+func changed(name commit.TableName, format string, args ...any) error {
+	info, _ := commit.Explain(string(commit.CodeTableChanged))
+	return &commit.Error{
+		Code: commit.CodeTableChanged, Op: "commit to", Object: name.String(), Reason: commit.ReasonTableChanged,
+		Cause: fmt.Errorf(format, args...), Hint: info.Hint,
+	}
+}

@@ -1,0 +1,143 @@
+package iceberg
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
+)
+
+// cleanupTimeout bounds the deletion of what a failed step wrote, after the
+// step's own context may have ended.
+const cleanupTimeout = 30 * time.Second
+
+// Options open a Table.
+type Options struct {
+	Name   commit.TableName
+	Attach Attachment
+	// Store reaches the table's metadata files.
+	Store objstore.Store
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+}
+
+// Table is the driver of one Iceberg table. It implements commit.Table and is
+// used by one committer at a time.
+//
+// It keeps the metadata that it parsed last and the one that it built last. A
+// read asks the catalog for the pointer and parses only when the pointer names
+// neither: metadata files have names of their own and are never overwritten, so
+// a known name means known content.
+type Table struct {
+	name   commit.TableName
+	attach Attachment
+	store  objstore.Store
+	now    func() time.Time
+
+	// current is what the last Read returned.
+	current *Metadata
+	// built is what the table will be when the request built last lands.
+	built *Metadata
+	// lists are the manifest lists of the last request's parent and of its own
+	// snapshot, one of which the next request inherits.
+	lists [2]manifestList
+}
+
+var _ commit.Table = (*Table)(nil)
+
+// Open makes the driver of a table. It doesn't look whether the table is there;
+// Read does.
+func Open(o Options) *Table {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Table{name: o.Name, attach: o.Attach, store: o.Store, now: o.Now}
+}
+
+// Read implements commit.Table.
+func (t *Table) Read(ctx context.Context) (commit.Metadata, error) {
+	m, err := t.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (t *Table) read(ctx context.Context) (*Metadata, error) {
+	// A pointer may be swapped between reading it and reading its file, and a
+	// table with write.metadata.delete-after-commit may drop the file then.
+	// The pointer having moved is what allows another look.
+	seen := ""
+	for {
+		l, err := t.attach.Load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m, err := t.resolve(ctx, l)
+		if err == nil {
+			t.current = m
+			return m, nil
+		}
+		if !errors.Is(err, objstore.ErrNotFound) || l.Pointer == seen {
+			return nil, err
+		}
+		seen = l.Pointer
+	}
+}
+
+// resolve turns a catalog's entry into metadata.
+func (t *Table) resolve(ctx context.Context, l Loaded) (*Metadata, error) {
+	if t.current != nil && l.Pointer != "" && t.current.pointer == l.Pointer {
+		return t.current, nil
+	}
+	if t.built != nil && t.attach.Swaps() && t.built.pointer == l.Pointer {
+		t.built.inherit(t.current)
+		return t.built, nil
+	}
+	meta := l.Metadata
+	if meta == nil {
+		var err error
+		if meta, err = ReadMetadata(ctx, t.store, l.Pointer); err != nil {
+			return nil, newError(commit.CodeMetadataInvalid, "read table", t.name.String(), err)
+		}
+	}
+	return newMetadata(t.name, meta, l.Pointer, t.attach.Swaps()), nil
+}
+
+// Send implements commit.Table. When the catalog acknowledged the commit, the
+// metadata files that fell out of the table's log are deleted if the table says
+// so; that is best effort, as it is in every engine.
+func (t *Table) Send(ctx context.Context, r commit.Request) commit.Answer {
+	p, ok := r.Payload.(*payload)
+	if !ok {
+		return commit.Answer{Class: commit.AnswerRejected, Err: errors.New("the request is not one of this driver")}
+	}
+	a := t.attach.Send(ctx, p.change)
+	if a.Class == commit.AnswerOK {
+		for _, f := range p.expired {
+			_ = t.store.Delete(ctx, f)
+		}
+	}
+	return a
+}
+
+// Discard implements commit.Table. It deletes nothing but what Build wrote for
+// this request.
+func (t *Table) Discard(ctx context.Context, r commit.Request) error {
+	return t.remove(ctx, r.MetadataFiles)
+}
+
+func (t *Table) remove(ctx context.Context, files []string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, t.store.Delete(ctx, f))
+	}
+	return errors.Join(errs...)
+}
+
+// Close implements commit.Table.
+func (t *Table) Close() error { return nil }
