@@ -1,7 +1,7 @@
 // Command errorgen reads the registry of error codes under commit/errorcodes
 // and writes the Go constants (commit/codes_gen.go) and the reference page
 // (docs/reference/errors.md). It is run by `make generate` from the root of the
-// module.
+// module. With -check it writes nothing and fails when a file is not current.
 package main
 
 import (
@@ -45,13 +45,23 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile("commit/codes_gen.go", src, 0o644); err != nil {
-		return err
+	check := len(os.Args) > 1 && os.Args[1] == "-check"
+	for path, want := range map[string][]byte{"commit/codes_gen.go": src, "docs/reference/errors.md": page(all)} {
+		have, err := os.ReadFile(path)
+		switch {
+		case err == nil && bytes.Equal(have, want):
+		case check:
+			return fmt.Errorf("%s is not current: run `go run ./internal/errorgen`", path)
+		default:
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				return err
+			}
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				return err
+			}
+		}
 	}
-	if err := os.MkdirAll("docs/reference", 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile("docs/reference/errors.md", page(all), 0o644)
+	return nil
 }
 
 // load reads every area and refuses a code or a name that stands twice, or a

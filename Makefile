@@ -1,0 +1,63 @@
+# Firn. `make help` lists the targets. A fresh machine needs Go, make and a C++
+# compiler; make integration and make interop say what else they use.
+
+ifeq (,$(findstring duckdb_arrow,$(GOFLAGS)))
+export GOFLAGS := $(strip $(GOFLAGS) -tags=duckdb_arrow)
+endif
+
+TOOLS := -modfile=tools/go.mod
+# The pure packages: small enough to run under the race detector on every push.
+PURE := ./commit/... ./plan/... ./format/... ./scheduler/graph/... ./scheduler/planner/... ./sql/...
+# Input of `make demo`: a Parquet file with the columns of examples/flights.
+DEMO_INPUT ?= examples/flights/flights-sample.parquet
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/firn
+	go build -o bin/firn ./cmd/firn
+
+.PHONY: demo
+demo: build ## run the main job on a real sample in a fresh directory (DEMO_INPUT=file.parquet for another)
+	examples/flights/demo.sh bin/firn $(DEMO_INPUT)
+
+.PHONY: test
+test: ## run the tests; needs nothing but Go, make and a C++ compiler
+	go vet ./...
+	go test ./...
+
+.PHONY: race
+race: ## run all tests under the race detector
+	go test -race ./...
+
+.PHONY: race-pure
+race-pure: ## run the tests of the pure packages under the race detector
+	go test -race $(PURE)
+
+.PHONY: lint
+lint: ## check style, import rules and that generated files are current
+	go tool $(TOOLS) golangci-lint run ./...
+	go run ./internal/errorgen -check
+
+.PHONY: fmt
+fmt: ## format the code
+	go tool $(TOOLS) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')
+
+.PHONY: generate
+generate: ## write generated code and reference pages again (needs protoc)
+	go run ./internal/errorgen
+	integration/scripts/protoc.sh
+
+.PHONY: integration
+integration: build ## run whole clusters of processes
+	integration/scripts/integration.sh
+
+.PHONY: interop
+interop: build ## read every table of the suite with PyIceberg and DuckDB (in a virtual environment)
+	integration/scripts/interop.sh
+
+.PHONY: bench-smoke
+bench-smoke: ## print rows/s of the INSERT beside DuckDB's COPY and iceberg-go's Append
+	go test ./integration/bench -run '^$$' -bench Smoke -benchtime 1x -timeout 20m
