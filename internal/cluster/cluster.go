@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"github.com/firn-project/firn/catalog"
+	"github.com/firn-project/firn/executor"
+)
+
+// NoExecutors is the Config.Executors of a cluster that only answers questions
+// about tables and jobs.
+const NoExecutors = -1
+
+// Config says what the cluster is made of. Dir must be set; the zero value of
+// everything else has a default.
+type Config struct {
+	// Dir holds everything: the scheduler's state, the executors' scratch, and
+	// the default catalog with its warehouse. One process at a time uses it.
+	Dir string
+	// Listen is the scheduler's address, 127.0.0.1:0 by default.
+	Listen string
+	// Executors is how many there are, 1 by default; NoExecutors for none.
+	Executors int
+	// SlotsPerExecutor is how many tasks an executor runs at a time. By default
+	// the processors are divided among the executors.
+	SlotsPerExecutor int
+	// Memory is each executor's, in bytes; by default DefaultMemory is divided
+	// among them.
+	Memory int64
+	// Dispatch is push (the default) or pull.
+	Dispatch string
+	// Catalogs default to DefaultCatalogs(Dir).
+	Catalogs []catalog.Config
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Dir == "" {
+		return c, errors.New("cluster: Dir is empty")
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return c, err
+	}
+	c.Dir = dir
+	switch {
+	case c.Executors == 0:
+		c.Executors = 1
+	case c.Executors == NoExecutors:
+		c.Executors = 0
+	case c.Executors < 0 || c.Executors > 64:
+		return c, fmt.Errorf("cluster: Executors is %d; want 1 to 64", c.Executors)
+	}
+	share := max(1, c.Executors)
+	if c.SlotsPerExecutor == 0 {
+		c.SlotsPerExecutor = max(1, runtime.NumCPU()/share)
+	}
+	if c.Memory == 0 {
+		c.Memory = DefaultMemory() / int64(share)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+// Cluster is a running cluster. It is closed by Close.
+type Cluster struct {
+	cfg       Config
+	scheduler *Scheduler
+	executors []*executor.Executor
+}
+
+// DefaultCatalogs is the catalog of a directory that has no configuration: SQLite
+// beside a warehouse on local disk.
+func DefaultCatalogs(dir string) ([]catalog.Config, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	return []catalog.Config{{
+		Name:      "lake",
+		Type:      "sql",
+		URI:       "sqlite://" + filepath.Join(abs, "catalog.db"),
+		Warehouse: filepath.Join(abs, "warehouse"),
+	}}, nil
+}
+
+// Start builds the cluster and returns when every executor is registered. ctx
+// bounds the start only. The caller closes the cluster.
+func Start(ctx context.Context, cfg Config) (*Cluster, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{cfg: cfg}
+	c.scheduler, err = StartScheduler(ctx, SchedulerConfig{
+		Dir: cfg.Dir, Listen: cfg.Listen, Dispatch: cfg.Dispatch, Catalogs: cfg.Catalogs,
+		// The whole disk: the user who runs this process can read it anyway.
+		LocalAllow: []string{"/"}, Logger: cfg.Logger.With(slog.String("role", "scheduler")),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.startExecutors(ctx); err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	return c, nil
+}
+
+// startExecutors starts all at once: each opens DuckDB instances.
+func (c *Cluster) startExecutors(ctx context.Context) error {
+	c.executors = make([]*executor.Executor, c.cfg.Executors)
+	errs := make([]error, c.cfg.Executors)
+	var wg sync.WaitGroup
+	for i := range c.executors {
+		wg.Go(func() { c.executors[i], errs[i] = c.startExecutor(ctx, i+1) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) startExecutor(ctx context.Context, n int) (*executor.Executor, error) {
+	name := fmt.Sprintf("executor-%d", n)
+	ex, err := executor.New(executor.Config{
+		ID: name, Server: c.Addr(), Listen: "127.0.0.1:0", Dir: filepath.Join(c.cfg.Dir, name),
+		Slots: c.cfg.SlotsPerExecutor, Memory: c.cfg.Memory, Logger: c.cfg.Logger.With(slog.String("role", name)),
+	})
+	if err != nil {
+		return nil, failed("configure", name, err)
+	}
+	if err := ex.Start(ctx); err != nil {
+		return nil, errors.Join(failed("start", name, err), ex.Close(ctx))
+	}
+	return ex, nil
+}
+
+// Addr is the scheduler's address, host:port.
+func (c *Cluster) Addr() string { return c.scheduler.Addr() }
+
+// ExecutorAddrs are the executors' addresses, in order.
+func (c *Cluster) ExecutorAddrs() []string {
+	addrs := make([]string, len(c.executors))
+	for i, ex := range c.executors {
+		addrs[i] = ex.Addr()
+	}
+	return addrs
+}
+
+// Close stops the scheduler, which finishes commits in flight and fails what else
+// runs, and then the executors: a root that is reading manifests still needs
+// them. ctx bounds the wait.
+func (c *Cluster) Close(ctx context.Context) error {
+	errs := make([]error, len(c.executors), len(c.executors)+1)
+	schedulerErr := c.scheduler.Close(ctx)
+	var wg sync.WaitGroup
+	for i, ex := range c.executors {
+		if ex != nil {
+			wg.Go(func() { errs[i] = ex.Close(ctx) })
+		}
+	}
+	wg.Wait()
+	return errors.Join(append(errs, schedulerErr)...)
+}

@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/firn-project/firn/catalog"
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/duckdb"
+	"github.com/firn-project/firn/internal/objstore"
+	"github.com/firn-project/firn/scheduler"
+)
+
+// SchedulerConfig says what a scheduler is made of. Dir must be set.
+type SchedulerConfig struct {
+	// Dir holds the scheduler's state and the default catalog. One process at a
+	// time uses it.
+	Dir      string
+	Listen   string
+	Dispatch string
+	// Catalogs default to DefaultCatalogs(Dir).
+	Catalogs []catalog.Config
+	// LocalAllow are the directories that executors may read sources from.
+	LocalAllow []string
+	Logger     *slog.Logger
+}
+
+// Scheduler is a running scheduler with what it was built from: the locked
+// directory, the catalogs and DuckDB's parser.
+type Scheduler struct {
+	*scheduler.Scheduler
+	release []func() error
+}
+
+// StartScheduler builds a scheduler and starts it. ctx bounds the start only.
+// The caller closes it.
+func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err error) {
+	s := &Scheduler{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.releaseAll())
+		}
+	}()
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return nil, failed("make directory", cfg.Dir, err)
+	}
+	lock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s.release = append(s.release, lock.Close)
+	if len(cfg.Catalogs) == 0 {
+		if cfg.Catalogs, err = DefaultCatalogs(cfg.Dir); err != nil {
+			return nil, failed("find directory", cfg.Dir, err)
+		}
+	}
+	catalogs, err := catalog.Open(ctx, cfg.Catalogs)
+	if err != nil {
+		return nil, err
+	}
+	s.release = append(s.release, catalogs.Close)
+	parser, err := duckdb.NewParser()
+	if err != nil {
+		return nil, failed("open", "DuckDB's parser", err)
+	}
+	s.release = append(s.release, func() error { parser.Close(); return nil })
+	s.Scheduler, err = scheduler.New(scheduler.Config{
+		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser,
+		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, DeleteFile: deleteFile, StatFile: statFile, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, failed("configure", "the scheduler", err)
+	}
+	if err := s.Start(ctx); err != nil {
+		return nil, failed("start", "the scheduler", err)
+	}
+	return s, nil
+}
+
+// Close stops the scheduler and then releases what it was built from. ctx bounds
+// how long commits in flight are waited for.
+func (s *Scheduler) Close(ctx context.Context) error {
+	return errors.Join(s.Scheduler.Close(ctx), s.releaseAll())
+}
+
+// releaseAll releases in the reverse order of opening.
+func (s *Scheduler) releaseAll() error {
+	var errs []error
+	for i := len(s.release) - 1; i >= 0; i-- {
+		errs = append(errs, s.release[i]())
+	}
+	s.release = nil
+	return errors.Join(errs...)
+}
+
+func deleteFile(ctx context.Context, storage map[string]string, uri string) error {
+	return objstore.New(objstore.FromStorage(storage)).Delete(ctx, uri)
+}
+
+func statFile(ctx context.Context, storage map[string]string, uri string) (int64, error) {
+	return objstore.New(objstore.FromStorage(storage)).Stat(ctx, uri)
+}
+
+// failed names the part that didn't start, unless the part's own error says it
+// well enough.
+func failed(op, object string, err error) error {
+	if _, ok := errors.AsType[*commit.Error](err); ok {
+		return err
+	}
+	return &commit.Error{Code: commit.CodeCluster, Op: op, Object: object, Cause: err}
+}
