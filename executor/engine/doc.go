@@ -1,0 +1,35 @@
+// Package engine runs the queries of tasks in DuckDB and tells the analyzer what
+// a query's sources are.
+//
+// An Engine belongs to one task slot. Each probe and each query opens its own
+// locked DuckDB instance (about 7 ms) and closes it at the end, so that nothing of
+// one job is ever visible to the next one in the same slot, and so that a job's
+// time zone and memory limit can be fixed before the lock.
+//
+// # What a query may reach
+//
+// The executor gets a query's text from the scheduler, where a client wrote it.
+// Three things stand between the text and the machine, each enough for most
+// attacks:
+//
+//   - the text must parse as one SELECT that names nothing but the views of its
+//     sources and a few table functions (checkTree);
+//   - a source's local files must lie under the allowed directories, symbolic
+//     links resolved (Config.LocalAllow, sources.local.allow);
+//   - the instance is locked: DuckDB opens files in those directories and in the
+//     attempt's own directory, loads nothing, writes nowhere else.
+//
+// # Sources
+//
+// Files of a source become one view of the name that the query uses. Local
+// sources are read where they are. Objects and the files of tables are staged in
+// the attempt's directory first, since the lock is made before DuckDB reads:
+// hard links for local files, copies for objects. What a probe found out about a
+// source (columns, types, CSV dialect) is pinned in its plan.Source, so that all
+// tasks read alike, whichever of the files they hold.
+//
+// Rows of a Parquet file are numbered; a slice of a file is a range of numbers,
+// and DuckDB skips the row groups outside it. A table's deletes apply file by
+// file (an anti join each), so slices of a table with deletes stay independent
+// of each other.
+package engine
