@@ -1,0 +1,185 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
+)
+
+// firstRatio is how small rows are taken to get before anything was learnt.
+const firstRatio = 0.4
+
+// openFile is a partition's current file. It exists before the file does: the
+// object is created with the first row after the last roll.
+type openFile struct {
+	Partition
+	path    string
+	object  objstore.Writer
+	encoder Encoder
+	written int64 // bytes that went to object
+	pending int64 // rows in the current row group, in bytes
+	rows    int64 // in the current row group
+	encoded int64 // rows of the written row groups, in bytes
+	last    int   // the batch that had rows for it last
+}
+
+// Write counts what the encoder writes.
+func (f *openFile) Write(b []byte) (int, error) {
+	n, err := f.object.Write(b)
+	f.written += int64(n)
+	return n, err
+}
+
+func (f *openFile) abort() {
+	if f.object != nil {
+		f.object.Abort()
+		f.object = nil
+	}
+}
+
+// append writes rows to a partition's file in pieces that are small against the
+// target, and ends row groups and files as they fill up.
+func (w *Writer) append(ctx context.Context, f *openFile, batch arrow.RecordBatch, from, to int64, rowBytes float64) error {
+	piece := max(1, int64(float64(w.opts.Context.TargetFileSize)/32/max(1, rowBytes*max(w.ratio, 0.05))))
+	for from < to {
+		if f.encoder == nil {
+			if err := w.start(ctx, f); err != nil {
+				return err
+			}
+		}
+		n := min(piece, to-from, w.limits.RowGroupRows-f.rows)
+		rows := batch.NewSlice(from, from+n)
+		err := f.encoder.Write(rows)
+		rows.Release()
+		if err != nil {
+			return w.failed(f, err)
+		}
+		from += n
+		f.rows += n
+		bytes := int64(rowBytes * float64(n))
+		f.pending += bytes
+		w.pending += bytes
+		if err := w.balance(ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// balance ends f's row group when it's full, its file when the target is
+// reached, and the largest row group of all when they hold too much together.
+func (w *Writer) balance(ctx context.Context, f *openFile) error {
+	target := w.opts.Context.TargetFileSize
+	ratio := w.ratio
+	if f.encoded > 0 {
+		ratio = float64(f.written) / float64(f.encoded)
+	}
+	group := int64(float64(f.pending) * ratio)
+	if f.written+group >= target || group >= target/4 ||
+		f.pending >= w.limits.RowGroupBytes || f.rows >= w.limits.RowGroupRows {
+		if err := w.flush(f); err != nil {
+			return err
+		}
+		if f.written >= target-target/20 {
+			return w.roll(ctx, f)
+		}
+	}
+	for w.pending > w.opts.Memory/2 {
+		var largest *openFile
+		for _, o := range w.open {
+			if largest == nil || o.pending > largest.pending {
+				largest = o
+			}
+		}
+		if err := w.flush(largest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Writer) flush(f *openFile) error {
+	if f.rows == 0 {
+		return nil
+	}
+	before := f.written
+	if err := f.encoder.Flush(); err != nil {
+		return w.failed(f, err)
+	}
+	if f.pending > 0 {
+		learnt := float64(f.written-before) / float64(f.pending)
+		w.ratio = (w.ratio + learnt) / 2
+	}
+	f.encoded += f.pending
+	w.pending -= f.pending
+	f.pending, f.rows = 0, 0
+	return nil
+}
+
+func (w *Writer) start(ctx context.Context, f *openFile) error {
+	dir := f.Path
+	if dir != "" {
+		dir += "/"
+	}
+	f.path = fmt.Sprintf("%s%s%d-%d-%s-%d.parquet", w.opts.Context.Prefix, dir, w.opts.Stage, w.opts.Task, w.opts.Attempt, w.count)
+	w.count++
+	object, err := w.opts.Store.Create(ctx, f.path)
+	if err != nil {
+		return w.failed(f, err)
+	}
+	f.object, f.written, f.encoded = object, 0, 0
+	if f.encoder, err = w.layout.Encode(f, f.Partition); err != nil {
+		return w.failed(f, err)
+	}
+	return nil
+}
+
+// roll finishes the current file; the partition stays open for the next one.
+func (w *Writer) roll(ctx context.Context, f *openFile) error {
+	if f.encoder == nil {
+		return nil
+	}
+	if err := w.flush(f); err != nil {
+		return err
+	}
+	file, err := f.encoder.Finish()
+	if err != nil {
+		return w.failed(f, err)
+	}
+	if err := f.object.Commit(ctx); err != nil {
+		// Whether it became visible isn't known; Abort deletes it either way.
+		w.files = append(w.files, commit.File{Path: f.path})
+		return w.failed(f, err)
+	}
+	file.Path, file.Attempt, file.Size = f.path, w.opts.Attempt, f.written
+	w.files = append(w.files, file)
+	f.object, f.encoder = nil, nil
+	return nil
+}
+
+// finish ends a partition's file and closes the partition.
+func (w *Writer) finish(ctx context.Context, f *openFile) error {
+	if err := w.roll(ctx, f); err != nil {
+		return err
+	}
+	delete(w.open, f.Key)
+	return nil
+}
+
+// failed makes an error for a person of what went wrong with a file. Errors that
+// say what happened already, such as those of the store, stay what they are.
+func (w *Writer) failed(f *openFile, err error) error {
+	if commit.CodeOf(err) != "" || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("write data file %s: %w", f.path, err)
+	}
+	return &commit.Error{
+		Code: commit.CodeDataFile, Op: "write data file", Object: f.path, Cause: err,
+		Tried: "the attempt's files are deleted",
+		Hint:  "See the cause; the task is tried again when it can help.",
+	}
+}
