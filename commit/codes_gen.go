@@ -86,6 +86,24 @@ const (
 	CodeShuffleColumns Code = "FIRN-3523"
 	// CodeUploadExists: upload already put.
 	CodeUploadExists Code = "FIRN-3524"
+	// CodeNotNullViolated: null in a required column.
+	CodeNotNullViolated Code = "FIRN-4001"
+	// CodeValueOutOfRange: value doesn't fit the column.
+	CodeValueOutOfRange Code = "FIRN-4002"
+	// CodeFixedLength: value of the wrong length.
+	CodeFixedLength Code = "FIRN-4003"
+	// CodeBatchColumns: batch doesn't have the table's columns.
+	CodeBatchColumns Code = "FIRN-4004"
+	// CodeTableLayout: table can't be written.
+	CodeTableLayout Code = "FIRN-4005"
+	// CodePartitionValue: value has no partition.
+	CodePartitionValue Code = "FIRN-4006"
+	// CodeTextEncoding: text isn't UTF-8.
+	CodeTextEncoding Code = "FIRN-4007"
+	// CodeDataFile: data file can't be written.
+	CodeDataFile Code = "FIRN-4010"
+	// CodeSpill: no room to spill.
+	CodeSpill Code = "FIRN-4011"
 	// CodeSourceNotFound: source not found.
 	CodeSourceNotFound Code = "FIRN-4501"
 	// CodeSourceNotAllowed: source not allowed.
@@ -262,6 +280,15 @@ var codeInfos = map[Code]CodeInfo{
 	CodeShuffleIO:               {Code: CodeShuffleIO, Kind: "failed", Title: "shuffle data not written or read", Cause: "The executor's disk failed on a shuffle file.", Hint: "Check the disk that holds the executor's --dir."},
 	CodeShuffleColumns:          {Code: CodeShuffleColumns, Kind: "invalid", Title: "rows don't fit their exchange", Cause: "A batch of rows has other columns than its exchange was made for.", Hint: "Report it; the plan that EXPLAIN shows helps to find it."},
 	CodeUploadExists:            {Code: CodeUploadExists, Kind: "invalid", Title: "upload already put", Cause: "The rows of this upload are on the executor already.", Hint: "Open a new upload for other rows."},
+	CodeNotNullViolated:         {Code: CodeNotNullViolated, Kind: "invalid", Title: "null in a required column", Cause: "Rows have a null where the table's column is NOT NULL.", Hint: "Leave the rows out (WHERE column IS NOT NULL), give them a value (coalesce), or make the column optional."},
+	CodeValueOutOfRange:         {Code: CodeValueOutOfRange, Kind: "invalid", Title: "value doesn't fit the column", Cause: "A number has more digits, or a time more precision, than the table's column holds.", Hint: "Cast or round the column in the query, or use a wider column."},
+	CodeFixedLength:             {Code: CodeFixedLength, Kind: "invalid", Title: "value of the wrong length", Cause: "A fixed column takes values of one length, and a value has another.", Hint: "Make all values as long as the column's type says, or use a binary column."},
+	CodeBatchColumns:            {Code: CodeBatchColumns, Kind: "failed", Title: "batch doesn't have the table's columns", Cause: "The rows that reached the writer have other columns, or columns of other types, than the table that the job was planned for.", Hint: "Run the statement again; if it happens again, report it with the statement and the table's schema."},
+	CodeTableLayout:             {Code: CodeTableLayout, Kind: "invalid", Title: "table can't be written", Cause: "The table's schema, partition spec or properties hold something that this version of Firn doesn't write.", Hint: "See the cause; a property can be set to another value."},
+	CodePartitionValue:          {Code: CodePartitionValue, Kind: "invalid", Title: "value has no partition", Cause: "The partition transform has no value for a row: truncating a number went below the smallest one of its type.", Hint: "Leave the row out, or partition the table by another transform."},
+	CodeTextEncoding:            {Code: CodeTextEncoding, Kind: "invalid", Title: "text isn't UTF-8", Cause: "A string column takes UTF-8, and a value has other bytes.", Hint: "Convert the text in the query, or use a binary column."},
+	CodeDataFile:                {Code: CodeDataFile, Kind: "failed", Title: "data file can't be written", Cause: "Encoding or storing a data file failed. Nothing was committed, and the attempt's files were deleted.", Hint: "See the cause. The task is tried again when that can help."},
+	CodeSpill:                   {Code: CodeSpill, Kind: "failed", Title: "no room to spill", Cause: "More partitions had rows than files may be open, and the rows that wait for their file couldn't be kept on the executor's disk.", Hint: "Give the executor more room for temporary files, or cluster the rows by partition (write.distribution-mode=hash)."},
 	CodeSourceNotFound:          {Code: CodeSourceNotFound, Kind: "not_found", Title: "source not found", Cause: "No file matches a source's path or pattern on the executor's machine or in the object store, or a file went away while the job ran.", Hint: "Check the path. Local paths are paths of the executor's machine."},
 	CodeSourceNotAllowed:        {Code: CodeSourceNotAllowed, Kind: "permission", Title: "source not allowed", Cause: "A local file lies outside the directories that sources may be read from, symbolic links resolved, or the executor's user may not read it.", Hint: "Add the directory to sources.local.allow in the scheduler's configuration."},
 	CodeBadFile:                 {Code: CodeBadFile, Kind: "invalid", Title: "unreadable file", Cause: "A file of a source is empty, cut off or of another format than its reader expects.", Hint: "Leave the file out of the pattern or write it again."},

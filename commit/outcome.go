@@ -40,7 +40,8 @@ func (r Reason) Parks() bool {
 // Outcome is the end of one commit unit.
 type Outcome struct {
 	State State
-	// Reason is set when State is Refused.
+	// Reason is set when State is Refused, except for a unit that was stopped
+	// by a cancel before anything of it was sent: that has none.
 	Reason Reason
 	// Err explains a refusal or an unknown outcome; nil when committed.
 	Err error
@@ -54,6 +55,14 @@ type Outcome struct {
 	OtherSubmission bool
 	// RolledBack: committed, but no longer in the history of its branch.
 	RolledBack bool
+	// Quarantine: told as refused on the word of the catalog while a request
+	// isn't dead yet. The unit's files and the request's must be kept until it
+	// is.
+	Quarantine bool
+	// TokenStripped: committed, known by the snapshot id alone, because the
+	// catalog doesn't keep what Firn writes into the summary. Such a table
+	// must not be written to again.
+	TokenStripped bool
 	// Attempts is the number of requests sent for the unit.
 	Attempts int
 	// Conflicts is the number of requests that lost their seat to somebody

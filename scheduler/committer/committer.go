@@ -2,12 +2,13 @@ package committer
 
 import (
 	"context"
+	"errors"
+	"hash/fnv"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/firn-project/firn/commit"
-	"github.com/firn-project/firn/plan"
 )
 
 // Opener opens a table by name. The error wraps commit.ErrTableNotFound when
@@ -22,7 +23,8 @@ type Recorder interface {
 	RecordSeal(ctx context.Context, u commit.Unit) error
 	// RecordSend names a request before its one copy is sent.
 	RecordSend(ctx context.Context, r commit.Request) error
-	// RecordOutcome keeps how a unit ended.
+	// RecordOutcome keeps how a unit ended. The outcome stands even if this
+	// fails.
 	RecordOutcome(ctx context.Context, u commit.Unit, o commit.Outcome) error
 }
 
@@ -43,66 +45,175 @@ type Config struct {
 	MaxAttempts int
 }
 
-// Root is one commit operator to run.
-type Root struct {
-	JobID string
-	// Key is the job's idempotency key, Namespace that of its principal.
-	Key       string
-	Namespace string
-	Plan      *plan.Commit
-	// Tasks is the number of tasks of the final stage.
-	Tasks int
-	// Attempts are the final stage's accepted attempts, one for each task; nil
-	// when they aren't known here. Files of any other attempt are refused.
-	Attempts []string
-	// Read streams the file manifests. It must have read everything before it
-	// returns nil; its error is returned by Run as it is (wrapped).
-	Read func(ctx context.Context, each func([]commit.File) error) error
-	// BeforeSend is called once, before the first request is sent: the point
-	// of no return. Its error stops the unit.
-	BeforeSend func() error
-	// OnPhase hears of phases: "reading", "verifying", "queued", "committing".
-	OnPhase func(phase string)
-}
-
 // Committer runs commits, one at a time for each table. It is safe for
 // concurrent use.
+//
+// A table that has work has one owner, a goroutine that drives one unit after
+// the other in the order of arrival and ends when its queue is empty. Requests
+// of this process therefore never compete with each other for a table's seat;
+// they compete with other processes only.
 type Committer struct {
 	cfg Config
+	// closing is done when Close was called.
+	closing context.Context
+	stop    context.CancelFunc
+	owners  sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
-		owners map[string]*owner
+		queues map[string][]*item // by table name; present while an owner runs
 		closed bool
 	}
-	stop context.CancelFunc
-	done context.Context
-	wg   sync.WaitGroup
 }
 
-type owner struct{}
+// item is one unit in the queue of its table.
+type item struct {
+	ctx  context.Context
+	root Root
+	unit commit.Unit
+	done chan commit.Outcome // buffered: the owner never waits for a caller
+}
+
+// errClosing stops the units that have sent nothing when the committer closes.
+var errClosing = errors.New("the scheduler is shutting down")
 
 // New returns a Committer. Close it.
 func New(cfg Config) *Committer {
+	if cfg.Recorder == nil {
+		cfg.Recorder = noRecorder{}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.Deadline <= 0 {
+		cfg.Deadline = 10 * time.Minute
+	}
+	if cfg.EffectTimeout <= 0 {
+		cfg.EffectTimeout = time.Minute
+	}
 	c := &Committer{cfg: cfg}
-	c.done, c.stop = context.WithCancel(context.Background())
+	c.closing, c.stop = context.WithCancel(context.Background())
+	c.mu.queues = map[string][]*item{}
 	return c
 }
 
 // Close takes no more units, stops those that have sent nothing, and returns
 // when those that have are settled.
 func (c *Committer) Close() {
+	c.mu.Lock()
+	c.mu.closed = true
+	c.mu.Unlock()
 	c.stop()
-	c.wg.Wait()
-}
-
-// Run runs one commit operator to its end. The report tells what is known of
-// the table also when the error isn't nil; the error is a *commit.Error.
-func (c *Committer) Run(ctx context.Context, r Root) (commit.Report, error) {
-	return commit.Report{}, ctx.Err()
+	c.owners.Wait()
 }
 
 // Lookup looks a token up in the table's main branch.
 func (c *Committer) Lookup(ctx context.Context, name commit.TableName, token commit.Token) (commit.Landed, bool, error) {
-	return commit.Landed{}, false, ctx.Err()
+	table, err := c.cfg.Open(ctx, name)
+	if err != nil {
+		return commit.Landed{}, false, err
+	}
+	defer c.closeTable(table)
+	meta, err := table.Read(ctx)
+	if err != nil {
+		return commit.Landed{}, false, err
+	}
+	landed, ok := meta.Find(commit.MainBranch, token)
+	return landed, ok, nil
 }
+
+// submit queues the unit at its table's owner and waits for the outcome. A
+// unit that still waits in the queue when ctx ends leaves it at once.
+func (c *Committer) submit(ctx context.Context, r Root, u commit.Unit) commit.Outcome {
+	it := &item{ctx: ctx, root: r, unit: u, done: make(chan commit.Outcome, 1)}
+	key := u.Table.String()
+	c.mu.Lock()
+	if c.mu.closed {
+		c.mu.Unlock()
+		return stopped(u, errClosing)
+	}
+	queue, running := c.mu.queues[key]
+	c.mu.queues[key] = append(queue, it)
+	if !running {
+		c.owners.Go(func() { c.own(key) })
+	}
+	c.mu.Unlock()
+
+	select {
+	case o := <-it.done:
+		return o
+	case <-ctx.Done():
+		if c.leave(key, it) {
+			return stopped(u, context.Cause(ctx))
+		}
+		return <-it.done
+	}
+}
+
+// leave takes an item out of the queue; false when its owner has it already.
+func (c *Committer) leave(key string, it *item) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, q := range c.mu.queues[key] {
+		if q == it {
+			c.mu.queues[key] = append(c.mu.queues[key][:i:i], c.mu.queues[key][i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// take gives the owner its next unit. Group commit will take several here: the
+// machine takes a batch already.
+func (c *Committer) take(key string) *item {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	queue := c.mu.queues[key]
+	if len(queue) == 0 {
+		delete(c.mu.queues, key)
+		return nil
+	}
+	c.mu.queues[key] = queue[1:]
+	return queue[0]
+}
+
+// own is the owner of one table.
+func (c *Committer) own(key string) {
+	for it := c.take(key); it != nil; it = c.take(key) {
+		it.done <- c.drive(it)
+	}
+}
+
+func (c *Committer) closeTable(t commit.Table) {
+	if err := t.Close(); err != nil {
+		c.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "closing a table failed", slog.String("error", err.Error()))
+	}
+}
+
+// seed makes machines that compete for one table pause differently.
+func seed(u commit.Unit, now time.Time) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(u.JobID)) // a hash never fails to take bytes
+	h.Write(u.Token[:])
+	return h.Sum64() ^ uint64(now.UnixNano())
+}
+
+// stopped is the outcome of a unit that left before its owner took it up.
+func stopped(u commit.Unit, cause error) commit.Outcome {
+	m := commit.NewMachine([]commit.Unit{u}, commit.Options{})
+	for _, a := range m.Step(commit.Cancel{Token: u.Token, Err: cause}, time.Time{}) {
+		if f, ok := a.(commit.Finish); ok {
+			return f.Outcome
+		}
+	}
+	return commit.Outcome{State: commit.Refused, Err: cause}
+}
+
+type noRecorder struct{}
+
+func (noRecorder) RecordSeal(context.Context, commit.Unit) error                    { return nil }
+func (noRecorder) RecordSend(context.Context, commit.Request) error                 { return nil }
+func (noRecorder) RecordOutcome(context.Context, commit.Unit, commit.Outcome) error { return nil }

@@ -1,0 +1,432 @@
+package commit
+
+import (
+	"errors"
+	"slices"
+	"time"
+)
+
+// Machine drives a batch of commit units for one table to their outcomes. It
+// is pure: it asks for effects (Action), is told what they came back with
+// (Event), and never acts itself. Whoever runs it carries out the actions in
+// order and feeds back each answer; killing it at any point loses nothing but
+// its time, as all it needs to know stands in the table and in the send
+// records (Options.Sent).
+//
+// # Why a unit lands at most once
+//
+// A request is built in one place (build), from one value of type look. A look
+// is made in one place (lookAt), from one read of the table, and holds exactly
+// the units whose tokens that read doesn't show anywhere: in any snapshot, on
+// any branch, rolled back or staged, nor in a snapshot that a request of ours
+// would have added. So there is no request for a token without that token
+// having been looked for in the read that the request is built from.
+//
+// The request claims the seat that follows that read, and the table gives each
+// seat away once, for ever. Take two requests that both carry token T, whoever
+// built them: this machine, a restarted one, or one in another process that
+// was thought dead. If they claim the same seat, at most one gets it. If one
+// claims a higher seat, it was built from a read that showed the lower seat
+// taken, by something without T; so the lower request can't land any more.
+// Either way only one of them lands, however late its copy arrives. Nothing
+// here rests on a lease, a clock, a lock, or on the answers of the catalog.
+//
+// # Why refused means refused
+//
+// The branch's head proves nothing about an old request: heads come back after
+// a rollback. A request can't land any more when it is dead, that is when a
+// read shows its seat taken; and if that read shows neither its tokens nor its
+// snapshot, it never did land. A refusal that this machine wants is therefore
+// held back while any request of the unit is alive, and told when all are dead.
+// Until then the unit is unknown, and unknown is what it ends as when the
+// deadline passes first.
+//
+// One exception is made for people who wait: when the catalog has answered the
+// only copy with a 4xx and nothing moved, that is told at once, marked
+// Quarantine: the files stay until the request is dead. An answer to a batch
+// is nobody's refusal; the batch is split until it is one unit's.
+//
+// # What every answer leads to
+//
+// After a send the table is read again, whatever the answer was: the answer
+// only chooses what happens when that read shows that nothing moved. A 409 and
+// a 200 are treated alike when the table says that the seat went to somebody
+// else, or that it is ours.
+//
+// A Machine is used by one goroutine.
+type Machine struct {
+	opts  Options
+	units []*unitRun
+	// groups are the units still to be sent, by the batches that they go out
+	// in, next first.
+	groups [][]*unitRun
+	sent   []*sentRun
+	state  state
+	// current is the request that is built, recorded or sent; fresh is set
+	// from its answer until the read after it.
+	current *sentRun
+	fresh   *sentRun
+	// last is the latest read.
+	last Metadata
+	// failures counts reads, builds and records that failed in a row.
+	failures int
+	lastErr  error
+	// pause asks for a wait before the next request, with retries scaling it.
+	pause   bool
+	retries int
+	rng     uint64
+	now     time.Time
+	out     []Action
+}
+
+// Options of a Machine.
+type Options struct {
+	// MaxAttempts bounds the requests sent for one unit; 20 when 0.
+	MaxAttempts int
+	// Deadline is when the machine stops trying; no limit when zero.
+	Deadline time.Time
+	// MinWait and MaxWait bound the pauses between attempts, which double from
+	// the one to the other with jitter; 50 ms and 5 s when 0.
+	MinWait, MaxWait time.Duration
+	// Seed is where the jitter comes from. Machines that compete for a table
+	// must not share it.
+	Seed uint64
+	// Sent are the send records of earlier runs of these units. Each counts as
+	// possibly under way, until it's dead.
+	Sent []Request
+}
+
+type state uint8
+
+const (
+	stateIdle state = iota
+	stateReading
+	stateBuilding
+	statePermitting
+	stateRecording
+	stateSending
+	stateWaiting
+	stateDone
+)
+
+// unitRun is one unit on its way.
+type unitRun struct {
+	unit      Unit
+	done      bool
+	permitted bool
+	// wanted is the refusal that will be told once it is final.
+	wanted    *refusal
+	attempts  int
+	conflicts int
+	// sentBefore: a request of an earlier run named it.
+	sentBefore bool
+}
+
+type refusal struct {
+	reason Reason
+	err    error
+}
+
+// sentRun is a request that may be on its way to the table.
+type sentRun struct {
+	request Request
+	base    Metadata
+	units   []*unitRun
+	answer  Answer
+	// dead: its seat was taken by something else. It stays so.
+	dead bool
+}
+
+// NewMachine returns a machine for the units, which belong to one table and
+// have different tokens. Those of one branch, schema, spec and operation go out
+// together.
+func NewMachine(units []Unit, opts Options) *Machine {
+	if opts.MaxAttempts <= 0 {
+		opts.MaxAttempts = 20
+	}
+	if opts.MinWait <= 0 {
+		opts.MinWait = 50 * time.Millisecond
+	}
+	if opts.MaxWait <= 0 {
+		opts.MaxWait = 5 * time.Second
+	}
+	m := &Machine{opts: opts, rng: opts.Seed}
+	byToken := map[Token]*unitRun{}
+	for _, u := range units {
+		if byToken[u.Token] != nil {
+			continue // one token is one unit
+		}
+		r := &unitRun{unit: u}
+		byToken[u.Token] = r
+		m.units = append(m.units, r)
+	}
+	m.groups = [][]*unitRun{slices.Clone(m.units)}
+	for _, r := range opts.Sent {
+		s := &sentRun{request: r, answer: Answer{Class: AnswerAmbiguous}}
+		for _, t := range r.Tokens {
+			if u := byToken[t]; u != nil {
+				u.permitted, u.sentBefore = true, true
+				s.units = append(s.units, u)
+			}
+		}
+		m.sent = append(m.sent, s)
+	}
+	return m
+}
+
+// Done says whether every unit has its outcome and no answer is awaited.
+func (m *Machine) Done() bool { return m.state == stateDone }
+
+// Permitted says whether the unit has passed its point of no return.
+func (m *Machine) Permitted(t Token) bool {
+	for _, u := range m.units {
+		if u.unit.Token == t {
+			return u.permitted
+		}
+	}
+	return false
+}
+
+// Step takes in one event and returns what to do, in order. An event that
+// answers no action that is awaited changes nothing.
+func (m *Machine) Step(ev Event, now time.Time) []Action {
+	m.now, m.out = now, nil
+	switch ev := ev.(type) {
+	case Begin:
+		if m.await(stateIdle) {
+			m.read()
+		}
+	case ReadDone:
+		if m.await(stateReading) {
+			m.readDone(ev)
+		}
+	case BuildDone:
+		if m.await(stateBuilding) {
+			m.buildDone(ev)
+		}
+	case Permitted:
+		if m.await(statePermitting) {
+			m.permitDone(ev)
+		}
+	case RecordDone:
+		if m.await(stateRecording) {
+			m.recordDone(ev)
+		}
+	case SendDone:
+		if m.await(stateSending) {
+			m.current.answer = ev.Answer
+			m.fresh, m.current = m.current, nil
+			m.read()
+		}
+	case Woke:
+		if m.await(stateWaiting) {
+			m.read()
+		}
+	case Cancel:
+		m.cancel(ev)
+	}
+	out := m.out
+	m.out = nil
+	return out
+}
+
+func (m *Machine) await(s state) bool { return m.state == s }
+
+func (m *Machine) emit(a Action) { m.out = append(m.out, a) }
+
+func (m *Machine) read() {
+	if m.allDone() {
+		m.state = stateDone
+		return
+	}
+	m.state = stateReading
+	m.emit(Read{})
+}
+
+func (m *Machine) allDone() bool {
+	return !slices.ContainsFunc(m.units, func(u *unitRun) bool { return !u.done })
+}
+
+// cancel stops a unit that may still be stopped. A request that was built for
+// it is thrown away when the awaited answer is in.
+func (m *Machine) cancel(ev Cancel) {
+	for _, u := range m.units {
+		if u.unit.Token == ev.Token && !u.done && !u.permitted {
+			m.stop(u, ev.Err)
+		}
+	}
+	if (m.state == stateIdle || m.state == stateWaiting || m.state == stateReading) && m.allDone() {
+		m.state = stateDone
+	}
+}
+
+func (m *Machine) stop(u *unitRun, cause error) {
+	m.finish(u, Outcome{State: Refused, Err: errStopped(u.unit, cause)})
+}
+
+// build asks for one request for units of the look. It is the only place that
+// does; see the argument on the type.
+func (m *Machine) build(l look, units []*unitRun) {
+	m.current = &sentRun{base: l.meta, units: units}
+	b := Build{Base: l.meta}
+	for _, u := range units {
+		b.Units = append(b.Units, u.unit)
+	}
+	m.state = stateBuilding
+	m.emit(b)
+}
+
+func (m *Machine) buildDone(ev BuildDone) {
+	s := m.current
+	if ev.Err != nil {
+		m.current = nil
+		m.buildFailed(s, ev.Err)
+		return
+	}
+	s.request = ev.Request
+	if m.dropIfStopped() {
+		return
+	}
+	var ask []Token
+	for _, u := range s.units {
+		if !u.permitted {
+			ask = append(ask, u.unit.Token)
+		}
+	}
+	if len(ask) == 0 {
+		m.record()
+		return
+	}
+	m.state = statePermitting
+	m.emit(Permit{Tokens: ask})
+}
+
+// buildFailed refuses the unit when the error gives a reason to, and tries
+// again otherwise.
+func (m *Machine) buildFailed(s *sentRun, err error) {
+	reason := ReasonOf(err)
+	switch {
+	case reason == "":
+		m.failed(err)
+		return
+	case len(s.units) > 1:
+		m.split(s.units)
+	default:
+		m.want(s.units[0], reason, err)
+	}
+	m.read()
+}
+
+func (m *Machine) permitDone(ev Permitted) {
+	for _, u := range m.current.units {
+		if err, denied := ev.Denied[u.unit.Token]; denied {
+			if !u.permitted && !u.done {
+				m.stop(u, err)
+			}
+			continue
+		}
+		u.permitted = true
+	}
+	if !m.dropIfStopped() {
+		m.record()
+	}
+}
+
+// dropIfStopped throws the built request away when a unit in it was stopped:
+// a request carries all of its units or isn't sent.
+func (m *Machine) dropIfStopped() bool {
+	if !slices.ContainsFunc(m.current.units, func(u *unitRun) bool { return u.done }) {
+		return false
+	}
+	m.emit(Discard{m.current.request})
+	m.current = nil
+	m.read()
+	return true
+}
+
+func (m *Machine) record() {
+	m.state = stateRecording
+	m.emit(Record{m.current.request})
+}
+
+func (m *Machine) recordDone(ev RecordDone) {
+	s := m.current
+	if ev.Err != nil {
+		m.current = nil
+		m.emit(Discard{s.request})
+		m.failed(ev.Err)
+		return
+	}
+	for _, u := range s.units {
+		u.attempts++
+	}
+	m.sent = append(m.sent, s)
+	m.state = stateSending
+	m.emit(Send{s.request})
+}
+
+// failed handles an effect that failed without having changed anything: try
+// again later, as long as the budget lasts.
+func (m *Machine) failed(err error) {
+	m.failures++
+	m.lastErr = err
+	if m.overdue() || m.failures >= m.opts.MaxAttempts {
+		for _, u := range m.open() {
+			m.want(u, ReasonBudget, err)
+		}
+	}
+	m.tellFinal()
+	m.retries++
+	m.wait()
+}
+
+// wait pauses before the next read; units that ran out of time end here.
+func (m *Machine) wait() {
+	m.pause = false
+	if m.allDone() {
+		m.state = stateDone
+		return
+	}
+	until := m.now.Add(m.backoff())
+	if d := m.opts.Deadline; !d.IsZero() && until.After(d) && m.now.Before(d) {
+		until = d
+	}
+	m.state = stateWaiting
+	m.emit(Wait{until})
+}
+
+// backoff doubles with each retry and is jittered over its upper half.
+func (m *Machine) backoff() time.Duration {
+	d := m.opts.MinWait << min(max(m.retries-1, 0), 20)
+	if d > m.opts.MaxWait || d <= 0 {
+		d = m.opts.MaxWait
+	}
+	half := d / 2
+	return half + time.Duration(m.random()%uint64(half+1))
+}
+
+// random is SplitMix64.
+func (m *Machine) random() uint64 {
+	m.rng += 0x9e3779b97f4a7c15
+	z := m.rng
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+func (m *Machine) overdue() bool {
+	return !m.opts.Deadline.IsZero() && !m.now.Before(m.opts.Deadline)
+}
+
+func (m *Machine) open() []*unitRun {
+	var open []*unitRun
+	for _, u := range m.units {
+		if !u.done {
+			open = append(open, u)
+		}
+	}
+	return open
+}
+
+// errStale: a read older than what this machine has seen before it sent.
+var errStale = errors.New("the catalog answered with an older state of the table than before")

@@ -1,0 +1,369 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// look is one read of the table together with the units that it doesn't show.
+// Only lookAt makes one.
+type look struct {
+	meta   Metadata
+	absent []*unitRun
+}
+
+func (m *Machine) readDone(ev ReadDone) {
+	switch {
+	case errors.Is(ev.Err, ErrTableNotFound):
+		m.gone(ev.Err)
+	case ev.Err != nil:
+		m.readFailed(ev.Err)
+	case m.isStale(ev.Metadata):
+		m.readFailed(errStale)
+	default:
+		m.failures, m.lastErr = 0, nil
+		m.last = ev.Metadata
+		m.decide(m.lookAt(ev.Metadata))
+	}
+}
+
+// readFailed refuses at once what hasn't been sent when the catalog gives a
+// reason to; otherwise the read is made again.
+func (m *Machine) readFailed(err error) {
+	if reason := ReasonOf(err); reason != "" {
+		for _, u := range m.open() {
+			if len(m.live(u)) == 0 {
+				m.want(u, reason, err)
+			}
+		}
+	}
+	m.failed(err)
+}
+
+// isStale: the read is older than one from which a request was sent. Only the
+// same table can be older.
+func (m *Machine) isStale(meta Metadata) bool {
+	return len(m.sent) > 0 && m.last != nil && m.last.UUID() == meta.UUID() &&
+		meta.Clock().Number < m.last.Clock().Number
+}
+
+// gone: there's no table of that name any more, or it is another one.
+func (m *Machine) gone(cause error) {
+	m.fresh = nil
+	for _, u := range m.open() {
+		m.want(u, ReasonTableChanged, cause)
+	}
+	m.tellFinal()
+	m.retries++
+	m.wait()
+}
+
+// lookAt looks every open unit up in one read, finishes those that it shows,
+// and finds out which requests are dead.
+func (m *Machine) lookAt(meta Metadata) look {
+	l := look{meta: meta}
+	for _, u := range m.open() {
+		if meta.UUID() != u.unit.TableUUID {
+			m.want(u, ReasonTableChanged, fmt.Errorf("the table is another one now: its UUID is %s, not %s", meta.UUID(), u.unit.TableUUID))
+			continue
+		}
+		if landed, ok := meta.Find(u.unit.Branch, u.unit.Token); ok {
+			m.finishLanded(u, landed, false)
+			continue
+		}
+		if landed, ok := m.bySnapshot(u, meta); ok {
+			m.finishLanded(u, landed, true)
+			continue
+		}
+		l.absent = append(l.absent, u)
+	}
+	for _, s := range m.sent {
+		if s.dead || !isDead(s, meta) {
+			continue
+		}
+		s.dead = true
+		if !s.landedIn(meta) {
+			m.emit(Discard{s.request})
+		}
+	}
+	return l
+}
+
+// bySnapshot finds a unit by the snapshot that a request of ours would have
+// added: a catalog may drop or cut what stands in a summary.
+func (m *Machine) bySnapshot(u *unitRun, meta Metadata) (Landed, bool) {
+	for _, s := range m.sent {
+		if slices.Contains(s.units, u) && s.request.SnapshotID != "" && meta.HasSnapshot(s.request.SnapshotID) {
+			return Landed{
+				Token: u.unit.Token, Digest: u.unit.Digest, SnapshotID: s.request.SnapshotID, Seat: s.request.Seat,
+				InHead: meta.Head(u.unit.Branch) == s.request.SnapshotID,
+				Rows:   u.unit.Rows, Files: int64(len(u.unit.Files)), Bytes: u.unit.Bytes, CommittedAt: m.now,
+			}, true
+		}
+	}
+	return Landed{}, false
+}
+
+// isDead: the seat of the request was taken, so it can't land any more. A
+// request without a seat is never dead. A table with another UUID says nothing
+// about the seats of the first one.
+func isDead(s *sentRun, meta Metadata) bool {
+	for _, u := range s.units {
+		if u.unit.TableUUID != meta.UUID() {
+			return false
+		}
+	}
+	seat, clock := s.request.Seat, meta.Clock()
+	if seat.Pointer != "" && clock.Pointer != seat.Pointer {
+		return true
+	}
+	return seat.Number > 0 && clock.Number >= seat.Number
+}
+
+func (s *sentRun) landedIn(meta Metadata) bool {
+	if s.request.SnapshotID != "" && meta.HasSnapshot(s.request.SnapshotID) {
+		return true
+	}
+	for _, u := range s.units {
+		landed, ok := meta.Find(u.unit.Branch, u.unit.Token)
+		if ok && landed.SnapshotID == s.request.SnapshotID {
+			return true
+		}
+	}
+	return false
+}
+
+// decide is what happens after each read that succeeded.
+func (m *Machine) decide(l look) {
+	if s := m.fresh; s != nil {
+		m.fresh = nil
+		m.answered(s, l.meta)
+	}
+	for _, u := range l.absent {
+		if u.wanted != nil {
+			continue
+		}
+		if err := l.meta.CheckUnit(u.unit); err != nil {
+			reason := ReasonOf(err)
+			if reason == "" {
+				reason = ReasonTableChanged
+			}
+			m.want(u, reason, err)
+			continue
+		}
+		if len(u.unit.Files) == 0 {
+			m.finishEmpty(u)
+			continue
+		}
+		if u.attempts >= m.opts.MaxAttempts || m.overdue() {
+			m.want(m.spent(u))
+		}
+	}
+	m.tellFinal()
+	batch := m.nextBatch(l)
+	switch {
+	case m.allDone():
+		m.state = stateDone
+	case len(batch) == 0, m.pause: // wait for requests to die, or before the next try
+		m.retries++
+		m.wait()
+	default:
+		m.build(l, batch)
+	}
+}
+
+// answered takes in what a send came back with, now that the table was read
+// again. The units that landed are finished already.
+func (m *Machine) answered(s *sentRun, meta Metadata) {
+	var open []*unitRun
+	for _, u := range s.units {
+		if !u.done {
+			open = append(open, u)
+		}
+	}
+	if len(open) == 0 {
+		m.retries = 0
+		return
+	}
+	if s.dead {
+		for _, u := range open {
+			u.conflicts++
+		}
+	}
+	if moved(s.base, meta, s.units[0].unit.Branch) {
+		// Somebody else was faster: at once the first time, then with a pause,
+		// so that many writers don't march in step.
+		m.pause = m.retries > 0
+		m.retries = max(m.retries, 1)
+		return
+	}
+	switch s.answer.Class {
+	case AnswerPermission, AnswerRejected:
+		if len(s.units) > 1 {
+			m.split(open)
+			return
+		}
+		m.want(open[0], reasonOf(s.answer), answerError(s.answer))
+	case AnswerWait:
+		m.pause, m.retries = true, max(m.retries, 3)
+	default:
+		m.pause = true
+	}
+}
+
+// moved: anything that a request asserts or claims is different.
+func moved(base, meta Metadata, branch string) bool {
+	return base.UUID() != meta.UUID() || base.Head(branch) != meta.Head(branch) || base.Clock() != meta.Clock() ||
+		base.SchemaID() != meta.SchemaID() || base.SpecID() != meta.SpecID()
+}
+
+func reasonOf(a Answer) Reason {
+	switch {
+	case a.Class == AnswerPermission:
+		return ReasonPermission
+	case a.Status == 404:
+		return ReasonTableChanged
+	case a.Status == 413:
+		return ReasonLimit
+	default:
+		return ReasonValidation
+	}
+}
+
+// split puts the units into two batches, which go next.
+func (m *Machine) split(units []*unitRun) {
+	half := (len(units) + 1) / 2
+	for i, g := range m.groups {
+		m.groups[i] = slices.DeleteFunc(g, func(u *unitRun) bool { return slices.Contains(units, u) })
+	}
+	m.groups = slices.Insert(m.groups, 0, slices.Clone(units[:half]), slices.Clone(units[half:]))
+}
+
+// nextBatch picks the units for the next request: of the first group that has
+// any, those that may share a request with its first one.
+func (m *Machine) nextBatch(l look) []*unitRun {
+	for len(m.groups) > 0 {
+		var batch []*unitRun
+		for _, u := range m.groups[0] {
+			if u.done || u.wanted != nil || !slices.Contains(l.absent, u) {
+				continue
+			}
+			if len(batch) == 0 || sharesRequest(batch[0].unit, u.unit) {
+				batch = append(batch, u)
+			}
+		}
+		if len(batch) > 0 {
+			return batch
+		}
+		if len(m.groups) == 1 {
+			return nil
+		}
+		m.groups = m.groups[1:]
+	}
+	return nil
+}
+
+func sharesRequest(a, b Unit) bool {
+	return a.Operation == OperationAppend && b.Operation == OperationAppend &&
+		a.Branch == b.Branch && a.SchemaID == b.SchemaID && a.SpecID == b.SpecID
+}
+
+// live are the requests of a unit that may still land.
+func (m *Machine) live(u *unitRun) []*sentRun {
+	var live []*sentRun
+	for _, s := range m.sent {
+		if !s.dead && slices.Contains(s.units, u) {
+			live = append(live, s)
+		}
+	}
+	return live
+}
+
+// answeredFor: the catalog has answered the copy, and its answer says that it
+// didn't apply it. A 409 says so only when no other copy could have caused it.
+func answeredFor(s *sentRun, only bool) bool {
+	switch s.answer.Class {
+	case AnswerPermission, AnswerRejected, AnswerAuth:
+		return true
+	case AnswerWait:
+		return s.answer.Status == 429
+	case AnswerConflict:
+		return only
+	default:
+		return false
+	}
+}
+
+// want notes a refusal; the first one counts.
+func (m *Machine) want(u *unitRun, reason Reason, cause error) {
+	if u.wanted == nil {
+		u.wanted = &refusal{reason: reason, err: cause}
+	}
+}
+
+// tellFinal finishes the units whose refusal is final, and past the deadline
+// those that can't be settled as unknown. It must follow a look or a failed
+// read, so that live is up to date or errs on the side of alive.
+func (m *Machine) tellFinal() {
+	for _, u := range m.open() {
+		if u.wanted == nil {
+			continue
+		}
+		live := m.live(u)
+		told := !slices.ContainsFunc(live, func(s *sentRun) bool { return !answeredFor(s, len(live) == 1) })
+		switch {
+		case told:
+			m.finish(u, Outcome{
+				State: Refused, Reason: u.wanted.reason, Quarantine: len(live) > 0,
+				Err: errRefused(u, u.wanted),
+			})
+		case m.overdue():
+			m.finish(u, Outcome{State: Unknown, Err: errUnknown(u, live[len(live)-1], m.lastErr)})
+		}
+	}
+}
+
+func (m *Machine) finishLanded(u *unitRun, landed Landed, stripped bool) {
+	other := landed.Digest != u.unit.Digest
+	m.finish(u, Outcome{
+		State: Committed, Landed: landed,
+		Deduplicated:    other || (u.attempts == 0 && !u.sentBefore),
+		OtherSubmission: other,
+		RolledBack:      landed.SnapshotID != "" && !landed.InHead && !stripped,
+		TokenStripped:   stripped,
+	})
+}
+
+// finishEmpty: a statement that selected no rows has nothing to add.
+func (m *Machine) finishEmpty(u *unitRun) {
+	m.finish(u, Outcome{State: Committed, Landed: Landed{
+		Token: u.unit.Token, Digest: u.unit.Digest, InHead: true, CommittedAt: m.now,
+	}})
+}
+
+func (m *Machine) finish(u *unitRun, o Outcome) {
+	u.done = true
+	o.Attempts, o.Conflicts = u.attempts, u.conflicts
+	m.emit(Finish{Token: u.unit.Token, Outcome: o})
+}
+
+// spent is the refusal to want when the budget is spent.
+func (m *Machine) spent(u *unitRun) (*unitRun, Reason, error) {
+	var last *sentRun
+	for _, s := range m.sent {
+		if slices.Contains(s.units, u) {
+			last = s
+		}
+	}
+	switch {
+	case last == nil:
+		return u, ReasonBudget, errors.New("the time for this commit passed before anything could be sent")
+	case last.dead:
+		return u, ReasonBudget, errors.New("other commits to the table were always faster")
+	case last.answer.Class == AnswerAuth:
+		return u, ReasonPermission, answerError(last.answer)
+	default:
+		return u, ReasonBudget, answerError(last.answer)
+	}
+}

@@ -1,0 +1,182 @@
+package committer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"log/slog"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/plan"
+)
+
+// Phases that Root.OnPhase hears of, in this order.
+const (
+	PhaseReading    = "reading"
+	PhaseVerifying  = "verifying"
+	PhaseQueued     = "queued"
+	PhaseCommitting = "committing"
+)
+
+// Root is one commit operator to run.
+type Root struct {
+	JobID string
+	// Key is the job's idempotency key, Namespace that of its principal.
+	Key       string
+	Namespace string
+	Plan      *plan.Commit
+	// Tasks is the number of tasks of the final stage.
+	Tasks int
+	// Attempts are the final stage's accepted attempts, one for each task; nil
+	// when they aren't known here. Files of any other attempt are refused.
+	Attempts []string
+	// Expected is what the accepted attempts reported to have written; nil
+	// when that isn't known here.
+	Expected *Counts
+	// Read streams the file manifests. It must have read everything before it
+	// returns nil; its error is in the chain of Run's.
+	Read func(ctx context.Context, each func([]commit.File) error) error
+	// BeforeSend is called once, before the first request is sent: the point
+	// of no return. Its error stops the unit.
+	BeforeSend func() error
+	// OnPhase hears of phases as they begin.
+	OnPhase func(phase string)
+}
+
+// Counts are sums over the final stage.
+type Counts struct{ Files, Rows int64 }
+
+// Run runs one commit operator to its end. The report tells what is known of
+// the table also when the error isn't nil; the error is a *commit.Error.
+//
+// Until BeforeSend has answered, the end of ctx stops the unit and nothing is
+// committed. From then on Run goes on to a definite outcome or to the deadline,
+// whatever becomes of ctx.
+func (c *Committer) Run(ctx context.Context, r Root) (rep commit.Report, err error) {
+	rep = commit.Report{JobID: r.JobID, Key: r.Key, State: commit.CommitNone}
+	defer func() {
+		if p := recover(); p != nil {
+			c.cfg.Logger.LogAttrs(ctx, slog.LevelError, "commit root panicked", slog.String("job_id", r.JobID),
+				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			err = &commit.Error{
+				Code: commit.CodeCommitPanic, Op: "run the commit of job", Object: r.JobID,
+				Cause: fmt.Errorf("a defect in Firn: %v", p), Tried: "nothing was sent",
+			}
+		}
+	}()
+	if r.Plan == nil || r.Read == nil {
+		return rep, errInput(r, errors.New("the root has no plan or no input"))
+	}
+	target := r.Plan.Target
+	rep.Table, rep.Format, rep.Operation = target.Name, target.Format, r.Plan.Operation
+	u, err := c.collect(ctx, r)
+	if err != nil {
+		return rep, err
+	}
+	r.phase(PhaseVerifying)
+	if err := verify(u, r); err != nil {
+		rep.State = commit.CommitRefused
+		return rep, err
+	}
+	if err := c.cfg.Recorder.RecordSeal(ctx, u); err != nil {
+		return rep, errInput(r, fmt.Errorf("seal the commit unit: %w", err))
+	}
+	r.phase(PhaseQueued)
+	o := c.submit(ctx, r, u)
+	fill(&rep, u, o)
+	return rep, o.Err
+}
+
+func (r Root) phase(p string) {
+	if r.OnPhase != nil {
+		r.OnPhase(p)
+	}
+}
+
+// collect reads all manifests and makes the unit.
+func (c *Committer) collect(ctx context.Context, r Root) (commit.Unit, error) {
+	target := r.Plan.Target
+	var ids struct {
+		Schema int `json:"schema-id"`
+		Spec   int `json:"spec-id"`
+	}
+	for what, raw := range map[string][]byte{"schema": target.SchemaJSON, "partition spec": target.SpecJSON} {
+		if len(raw) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(raw, &ids); err != nil {
+			return commit.Unit{}, errInput(r, fmt.Errorf("the plan's %s isn't JSON: %w", what, err))
+		}
+	}
+	r.phase(PhaseReading)
+	var files []commit.File
+	err := r.Read(ctx, func(more []commit.File) error {
+		files = append(files, more...)
+		return ctx.Err()
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return commit.Unit{}, &commit.Error{
+				Code: commit.CodeCommitStopped, Op: "commit to", Object: target.Name.String(), Cause: err,
+				Tried: "it was stopped while it read the file manifests; nothing was committed",
+			}
+		}
+		return commit.Unit{}, errInput(r, err)
+	}
+	return commit.NewUnit(commit.UnitSpec{
+		Namespace: r.Namespace, Key: r.Key, JobID: r.JobID, Table: target.Name, TableUUID: target.UUID,
+		Branch: r.Plan.Branch, Operation: r.Plan.Operation, SchemaID: ids.Schema, SpecID: ids.Spec,
+		Prefix: r.Plan.Prefix, Tasks: r.Tasks, Files: files,
+	}), nil
+}
+
+// verify holds the unit against what the scheduler knows by itself.
+func verify(u commit.Unit, r Root) error {
+	if err := commit.Verify(u, commit.Facts{Attempts: r.Attempts}); err != nil {
+		return err
+	}
+	if e := r.Expected; e != nil && (e.Files != int64(len(u.Files)) || e.Rows != u.Rows) {
+		return &commit.Error{
+			Code: commit.CodeVerification, Op: "verify the files for", Object: u.Table.String(), Reason: commit.ReasonValidation,
+			Cause: fmt.Errorf("the manifests list %d files with %d rows, but the accepted tasks reported %d with %d",
+				len(u.Files), u.Rows, e.Files, e.Rows),
+			Tried: "nothing was committed",
+			Hint:  "Run the statement again with the same idempotency key.",
+		}
+	}
+	return nil
+}
+
+// fill puts the outcome into the report. Numbers of a unit that was there
+// already are those of the table, not of this run's files.
+func fill(rep *commit.Report, u commit.Unit, o commit.Outcome) {
+	rep.Attempts, rep.Conflicts = o.Attempts, o.Conflicts
+	rep.Deduplicated, rep.OtherSubmission, rep.RolledBack = o.Deduplicated, o.OtherSubmission, o.RolledBack
+	switch o.State {
+	case commit.Committed:
+		rep.State = commit.CommitCommitted
+		rep.SnapshotID, rep.CommittedAt = o.Landed.SnapshotID, o.Landed.CommittedAt
+		rep.Rows, rep.Files, rep.Bytes = o.Landed.Rows, o.Landed.Files, o.Landed.Bytes
+		if !o.Deduplicated {
+			rep.Rows, rep.Files, rep.Bytes = u.Rows, int64(len(u.Files)), u.Bytes
+		}
+	case commit.Refused:
+		rep.State = commit.CommitRefused
+	default:
+		rep.State = commit.CommitUnknown
+	}
+}
+
+func errInput(r Root, cause error) error {
+	return &commit.Error{
+		Code: commit.CodeCommitInput, Op: "read the file manifests of job", Object: r.JobID, Cause: cause,
+		Tried: "nothing was sent to the table",
+		Hint:  "Run the statement again with the same idempotency key.",
+	}
+}
