@@ -2,8 +2,12 @@ package sql
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/plan"
 )
 
@@ -31,26 +35,194 @@ type BindOptions struct {
 	Uploads func(id string) (plan.Upload, []plan.Column, error)
 }
 
-// Result is what a catalog statement gives.
-type Result struct {
-	// Statement is the kind of the statement.
-	Statement string
-	// Columns and Rows are empty for statements that give no rows. A value is
-	// a string, a bool, an int64 or nil.
-	Columns []string
-	Rows    [][]any
-	// Session is the caller's, changed by USE.
-	Session plan.Session
-}
-
 // Bind turns an INSERT into a plan with a commit on top, and a SELECT into a
-// *plan.Query. Errors are *commit.Error.
+// *plan.Query. EXPLAIN gives the plan of what it explains. Errors are
+// *commit.Error, or wrap one.
 func (a *Analyzer) Bind(ctx context.Context, st Statement, session plan.Session, opts BindOptions) (plan.Node, error) {
-	panic("not yet")
+	if st.src == nil {
+		return nil, errors.New("sql: the statement isn't one that Parse gave")
+	}
+	opts.Slots = max(opts.Slots, 1)
+	switch body := st.Body.(type) {
+	case *Select:
+		b, err := a.bindQuery(ctx, st.src, body.Query, session, opts)
+		if err != nil {
+			return nil, err
+		}
+		return b.plan(b.sql, b.probe.Columns, opts), nil
+	case *Insert:
+		return a.bindInsert(ctx, st.src, body, session, opts)
+	case *Explain:
+		return a.Bind(ctx, body.Statement, session, opts)
+	}
+	return nil, fmt.Errorf("sql: %s has no plan", st.Kind)
 }
 
-// RunCatalogStatement runs everything but INSERT, SELECT and EXPLAIN. Errors
-// are *commit.Error.
-func (a *Analyzer) RunCatalogStatement(ctx context.Context, st Statement, session plan.Session) (Result, error) {
-	panic("not yet")
+// bound is a query whose names are resolved and whose sources are known.
+type bound struct {
+	// sql names nothing but the sources' views.
+	sql   string
+	probe plan.ProbeResult
+	// items are, for each column of the query, the expressions that make it,
+	// one for each row of a VALUES list or branch of a UNION; nil where the
+	// text doesn't show them.
+	items [][]node
+}
+
+// bindQuery parses, rewrites and probes a query.
+func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, session plan.Session, opts BindOptions) (*bound, error) {
+	raw, err := a.Parser.ParseSelect(ctx, q.Text)
+	if err != nil {
+		return nil, syntaxError(src, q, err)
+	}
+	tree, err := decodeTree(raw)
+	if err != nil {
+		return nil, src.syntax(q.Offset, err.Error(), "A number in it may be too large.")
+	}
+	clock, err := newClock(opts.Now, opts.TimeZone)
+	if err != nil {
+		return nil, &commit.Error{Code: commit.CodeSQLBind, Op: "bind query", Cause: err, Hint: "Use a name such as Europe/Berlin or UTC."}
+	}
+	r := &rewriter{
+		ctx: ctx, a: a, session: session, opts: opts, clock: clock, src: src, q: q,
+		views: map[string]int{}, bareClock: map[string]int{}, aliases: map[string]bool{},
+	}
+	w := &walker{v: r, ctes: map[string]bool{}}
+	if _, err := w.walk(tree, nil, 0); err != nil {
+		return nil, err
+	}
+	r.nameViews(w.ctes)
+	b := &bound{items: topItems(rootOf(tree))}
+	if b.sql, err = a.formatAndVerify(ctx, tree, r.sources); err != nil {
+		return nil, err
+	}
+	b.probe, err = a.Binder.Probe(ctx, plan.ProbeRequest{SQL: b.sql, Sources: r.sources})
+	if err != nil {
+		if commit.CodeOf(err) != "" || ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, &commit.Error{Code: commit.CodeSQLBind, Op: "bind query", Cause: err}
+	}
+	if len(b.probe.Sources) != len(r.sources) {
+		return nil, &commit.Error{Code: commit.CodeSQLBind, Op: "bind query", Cause: fmt.Errorf("the probe answered for %d sources of %d", len(b.probe.Sources), len(r.sources))}
+	}
+	return b, r.checkClockWords(b.probe.Sources)
+}
+
+// syntaxError turns the parser's complaint into one about the script.
+func syntaxError(src *source, q QueryText, err error) error {
+	se, ok := errors.AsType[SyntaxError](err)
+	if !ok {
+		return &commit.Error{Code: commit.CodeSQLBind, Op: "parse query", Cause: err}
+	}
+	return src.syntax(q.scriptOffset(max(se.Offset(), 0)), se.Error(), "")
+}
+
+// formatAndVerify writes the tree as text and reads that again; see verifier.
+func (a *Analyzer) formatAndVerify(ctx context.Context, tree node, sources []plan.Source) (string, error) {
+	failed := func(err error) error {
+		return &commit.Error{Code: commit.CodeSQLBind, Op: "bind query", Cause: fmt.Errorf("the query can't be written back: %w", err)}
+	}
+	raw, err := encodeTree(tree)
+	if err != nil {
+		return "", failed(err)
+	}
+	out, err := a.Parser.FormatSelect(ctx, raw)
+	if err != nil {
+		return "", failed(err)
+	}
+	if raw, err = a.Parser.ParseSelect(ctx, out); err != nil {
+		return "", failed(err)
+	}
+	again, err := decodeTree(raw)
+	if err != nil {
+		return "", failed(err)
+	}
+	v := &verifier{views: map[string]bool{}}
+	for _, s := range sources {
+		parts := append(slices.Repeat([]string{""}, 3-len(s.View)), s.View...)
+		v.views[viewKey(parts...)] = true
+	}
+	w := &walker{v: v, ctes: map[string]bool{}}
+	_, err = w.walk(again, nil, 0)
+	return out, err
+}
+
+// checkClockWords refuses current_date and its like where something of the
+// query has that name: DuckDB would take the column, the standard the date.
+func (r *rewriter) checkClockWords(sources []plan.Source) error {
+	for _, s := range sources {
+		for _, c := range s.Columns {
+			r.aliases[asciiLower(c.Name)] = true
+		}
+	}
+	for word, at := range r.bareClock {
+		if r.aliases[word] {
+			return r.src.errorAt(commit.CodeSQLRefused, "bind query", r.q.scriptOffset(at),
+				word+" is both a function and the name of a column here",
+				`Write "`+word+`" for the column, or now()::`+clockWords[word]+" for the time.")
+		}
+	}
+	return nil
+}
+
+// topItems collects the expressions behind each column of a query; nil when a
+// star or anything else hides them.
+func topItems(root node) [][]node {
+	switch text(root, "type") {
+	case "SET_OPERATION_NODE":
+		if text(root, "setop_type") != "UNION" {
+			return nil
+		}
+		left, right := topItems(child(root, "left")), topItems(child(root, "right"))
+		if left == nil || len(left) != len(right) {
+			return nil
+		}
+		for i := range left {
+			left[i] = append(left[i], right[i]...)
+		}
+		return left
+	case "SELECT_NODE":
+		from, items := child(root, "from_table"), list(root, "select_list")
+		if text(from, "type") == "EXPRESSION_LIST" && len(items) == 1 && plainStar(items[0]) {
+			return valuesItems(list(from, "values"))
+		}
+		out := make([][]node, len(items))
+		for i, item := range items {
+			n, _ := item.(node)
+			star := false
+			search(n, func(n node) { star = star || text(n, "class") == "STAR" })
+			if star {
+				return nil
+			}
+			out[i] = []node{n}
+		}
+		return out
+	}
+	return nil
+}
+
+// plainStar says whether an item is * and nothing more.
+func plainStar(item any) bool {
+	n, _ := item.(node)
+	return text(n, "class") == "STAR" && n["expr"] == nil && text(n, "relation_name") == "" &&
+		len(list(n, "exclude_list"))+len(list(n, "replace_list"))+len(list(n, "rename_list"))+len(list(n, "qualified_exclude_list")) == 0
+}
+
+func valuesItems(rows []any) [][]node {
+	var out [][]node
+	for _, row := range rows {
+		row, _ := row.([]any)
+		if out == nil {
+			out = make([][]node, len(row))
+		}
+		if len(row) != len(out) {
+			return nil
+		}
+		for i, item := range row {
+			n, _ := item.(node)
+			out[i] = append(out[i], n)
+		}
+	}
+	return out
 }

@@ -9,21 +9,20 @@ import (
 
 // TreeParser is DuckDB's parser: text of a SELECT to its parse tree and back.
 type TreeParser interface {
-	// ParseSelect returns the tree that DuckDB's json_serialize_sql gives. A
-	// syntax error is a *SyntaxError with a byte offset into text.
+	// ParseSelect returns the tree that DuckDB's json_serialize_sql gives. Text
+	// that isn't one SELECT fails with a SyntaxError in the error's chain.
 	ParseSelect(ctx context.Context, text string) ([]byte, error)
 	// FormatSelect returns the text of such a tree.
 	FormatSelect(ctx context.Context, tree []byte) (string, error)
 }
 
-// SyntaxError is a parser's complaint about a place in the text.
-type SyntaxError struct {
-	Message string
+// SyntaxError is a parser's complaint about a place in the text. It is an
+// interface so that a parser needn't import this package.
+type SyntaxError interface {
+	error
 	// Offset is in bytes from the start of the text, -1 when not known.
-	Offset int
+	Offset() int
 }
-
-func (e *SyntaxError) Error() string { return e.Message }
 
 // Binder asks an executor what a query's sources are and what it gives.
 type Binder interface {

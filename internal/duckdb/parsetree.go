@@ -1,0 +1,114 @@
+//go:build duckdb_arrow
+
+package duckdb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"unicode/utf8"
+)
+
+// Parser is DuckDB's parser on an instance of its own that holds nothing and
+// may open nothing: text goes in, text comes out, no user's statement is ever
+// run. It implements the sql package's TreeParser and is safe for concurrent
+// use; calls take turns.
+type Parser struct {
+	mu sync.Mutex
+	in *Instance
+}
+
+// parserMemory is enough for the tree of a statement of several megabytes.
+const parserMemory = 2 << 30
+
+// NewParser opens a parser. The caller closes it.
+func NewParser() (*Parser, error) {
+	in, err := Open(context.Background(), Config{Threads: 1, MemoryLimit: parserMemory})
+	if err != nil {
+		return nil, err
+	}
+	return &Parser{in: in}, nil
+}
+
+// Close frees the parser. It waits for a call that runs.
+func (p *Parser) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.in.Close()
+}
+
+// ParseError is DuckDB's complaint about a text.
+type ParseError struct {
+	Message string
+	offset  int
+}
+
+// Error gives DuckDB's message.
+func (e *ParseError) Error() string { return e.Message }
+
+// Offset is where in the text the complaint is about, in bytes, or -1.
+func (e *ParseError) Offset() int { return e.offset }
+
+// ParseSelect gives the tree of one SELECT as JSON, as json_serialize_sql writes
+// it. Text that doesn't parse, or that isn't exactly one SELECT, fails with a
+// *ParseError.
+func (p *Parser) ParseSelect(ctx context.Context, text string) ([]byte, error) {
+	out, err := p.call(ctx, "SELECT json_serialize_sql("+Quote(text)+")")
+	if err != nil {
+		return nil, err
+	}
+	if len(out) > 0 && out[:min(len(out), 13)] == `{"error":true` {
+		var head struct {
+			Message  string `json:"error_message"`
+			Type     string `json:"error_type"`
+			Position string `json:"position"`
+		}
+		if err := json.Unmarshal([]byte(out), &head); err != nil {
+			return nil, fmt.Errorf("duckdb: parse tree: %w", err)
+		}
+		e := &ParseError{Message: head.Message, offset: -1}
+		if head.Type == "not implemented" {
+			e.Message = "this isn't a query: " + head.Message
+		}
+		var n int
+		if _, err := fmt.Sscanf(head.Position, "%d", &n); err == nil {
+			e.offset = byteOffset(text, n)
+		}
+		return nil, e
+	}
+	return []byte(out), nil
+}
+
+// byteOffset turns DuckDB's position, in characters, into bytes.
+func byteOffset(text string, characters int) int {
+	offset := 0
+	for range characters {
+		if offset >= len(text) {
+			break
+		}
+		_, n := utf8.DecodeRuneInString(text[offset:])
+		offset += n
+	}
+	return offset
+}
+
+// FormatSelect gives the text of a tree that ParseSelect made, changed or not.
+func (p *Parser) FormatSelect(ctx context.Context, tree []byte) (string, error) {
+	return p.call(ctx, "SELECT json_deserialize_sql(CAST("+Quote(string(tree))+" AS JSON))")
+}
+
+// call runs one of the two functions and gives its value.
+func (p *Parser) call(ctx context.Context, statement string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rows, err := p.in.Strings(ctx, statement)
+	if err != nil {
+		return "", err
+	}
+	if len(rows) != 1 || len(rows[0]) != 1 {
+		return "", errors.New("duckdb: the parser gave no tree")
+	}
+	return rows[0][0], nil
+}

@@ -1,0 +1,433 @@
+package sql
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/apache/iceberg-go"
+
+	"github.com/firn-project/firn/commit"
+	format "github.com/firn-project/firn/format/iceberg"
+	"github.com/firn-project/firn/plan"
+)
+
+// target is the table of an INSERT, read and checked.
+type target struct {
+	pinned plan.Pinned
+	schema *iceberg.Schema
+	spec   iceberg.PartitionSpec
+	// fields are the columns, types their DuckDB types.
+	fields []iceberg.NestedField
+	types  []string
+	// fileSize and distribution come from the table's properties.
+	fileSize     int64
+	distribution string
+}
+
+// bindInsert makes the plan of an INSERT: commit ▸ write ▸ [exchange ▸] query.
+func (a *Analyzer) bindInsert(ctx context.Context, src *source, in *Insert, session plan.Session, opts BindOptions) (plan.Node, error) {
+	if opts.JobID == "" || strings.ContainsAny(opts.JobID, "/\\") {
+		return nil, fmt.Errorf("sql: %q can't be a job id: it is part of a path", opts.JobID)
+	}
+	name, err := a.completeTable(ctx, in.Target.Parts(), session)
+	if err != nil {
+		return nil, placed(src, in.Target[0].Offset, err)
+	}
+	pinned, err := a.Catalogs.Pin(ctx, name)
+	if err != nil {
+		return nil, placed(src, in.Target[0].Offset, err)
+	}
+	t, err := readTarget(pinned)
+	if err != nil {
+		return nil, err
+	}
+	b, err := a.bindQuery(ctx, src, in.Query, session, opts)
+	if err != nil {
+		return nil, err
+	}
+	from, err := t.assign(src, in, b.probe.Columns)
+	if err != nil {
+		return nil, err
+	}
+	query, columns, err := t.cast(src, in, b, from)
+	if err != nil {
+		return nil, err
+	}
+	return t.plan(b.plan(query, columns, opts), opts), nil
+}
+
+func placed(src *source, offset int, err error) error {
+	line, column, _ := src.place(offset)
+	return fmt.Errorf("line %d, column %d: %w", line, column, err)
+}
+
+// defaultFileSize is Iceberg's default for write.target-file-size-bytes.
+const defaultFileSize = 512 << 20
+
+// readTarget reads the table's schema and properties and refuses, before
+// anything is written, what can't be written.
+func readTarget(p plan.Pinned) (*target, error) {
+	refuse := func(hint, cause string, args ...any) error {
+		return &commit.Error{
+			Code: commit.CodeSQLTargetUnsupported, Op: "insert into", Object: p.Name.String(),
+			Cause: fmt.Errorf(cause, args...), Hint: hint,
+		}
+	}
+	if p.Format != "iceberg" && p.Format != "" {
+		return nil, refuse("", "tables of the format %s can't be written yet", p.Format)
+	}
+	if p.FormatVersion < 1 || p.FormatVersion > 2 {
+		return nil, refuse("Firn writes versions 1 and 2.", "the table has format version %d", p.FormatVersion)
+	}
+	t := &target{pinned: p, fileSize: defaultFileSize}
+	var err error
+	if t.schema, err = format.ParseSchema(p.SchemaJSON); err != nil {
+		return nil, refuse("", "its schema can't be read: %w", err)
+	}
+	if t.spec, err = format.ParseSpec(p.SpecJSON, t.schema); err != nil {
+		return nil, refuse("", "its partition spec can't be read: %w", err)
+	}
+	t.fields = t.schema.Fields()
+	for _, f := range t.fields {
+		d, err := format.DuckDBType(f.Type)
+		if err != nil {
+			return nil, refuse("", "its column %s can't be written: %w", f.Name, err)
+		}
+		t.types = append(t.types, d)
+	}
+	if f := p.Properties["write.format.default"]; f != "" && !strings.EqualFold(f, "parquet") {
+		return nil, refuse("Firn writes Parquet only.", "its property write.format.default is %s", f)
+	}
+	if s, ok := p.Properties["write.target-file-size-bytes"]; ok {
+		if t.fileSize, err = strconv.ParseInt(strings.TrimSpace(s), 10, 64); err != nil || t.fileSize <= 0 {
+			return nil, refuse("It must be a whole number above 0.", "its property write.target-file-size-bytes is %q", s)
+		}
+	}
+	switch m := strings.ToLower(p.Properties["write.distribution-mode"]); m {
+	case "":
+		t.distribution = "hash"
+	case "none", "hash", "range":
+		t.distribution = m
+	default:
+		return nil, refuse("It is none, hash or range.", "its property write.distribution-mode is %q", m)
+	}
+	return t, nil
+}
+
+// find looks a column up: as written first, then without regard to case. -1
+// when there's none, -2 when there are several.
+func (t *target) find(name string) int {
+	found := -1
+	for i, f := range t.fields {
+		if f.Name == name {
+			return i
+		}
+		if strings.EqualFold(f.Name, name) {
+			if found >= 0 {
+				found = -2
+				continue
+			}
+			found = i
+		}
+	}
+	return found
+}
+
+func (t *target) names() []string {
+	out := make([]string, len(t.fields))
+	for i, f := range t.fields {
+		out[i] = f.Name
+	}
+	return out
+}
+
+// assign says which column of the query goes to which of the table: for each
+// field its index in columns, or -1 for NULL.
+func (t *target) assign(src *source, in *Insert, columns []plan.Column) ([]int, error) {
+	from := make([]int, len(t.fields))
+	for i := range from {
+		from[i] = -1
+	}
+	var err error
+	switch {
+	case in.ByName:
+		err = t.assignByName(src, in, columns, from)
+	case in.Columns != nil:
+		err = t.assignList(src, in, columns, from)
+	case len(columns) != len(t.fields):
+		err = t.countError(src, in, len(columns), len(t.fields), "the table "+t.pinned.Name.String()+" has")
+	default:
+		for i := range from {
+			from[i] = i
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range t.fields {
+		if from[i] < 0 && f.Required {
+			return nil, src.errorAt(commit.CodeSQLRequiredColumn, "insert into "+t.pinned.Name.String(), in.Target[0].Offset,
+				"the column "+f.Name+" is NOT NULL and gets no value", "Give it a value of type "+t.types[i]+".")
+		}
+	}
+	return from, nil
+}
+
+func (t *target) countError(src *source, in *Insert, got, want int, who string) error {
+	return src.errorAt(commit.CodeSQLColumns, "insert into "+t.pinned.Name.String(), in.Query.Offset,
+		fmt.Sprintf("the query gives %s, %s %d", count(got, "column"), who, want),
+		"Name the columns, as in INSERT INTO t (a, b) …, or use INSERT INTO t BY NAME …; columns left out become NULL.")
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func (t *target) assignByName(src *source, in *Insert, columns []plan.Column, from []int) error {
+	for k, c := range columns {
+		if err := t.put(src, in, Ident{Name: c.Name, Offset: in.Query.Offset}, k, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *target) assignList(src *source, in *Insert, columns []plan.Column, from []int) error {
+	for k, c := range in.Columns {
+		if err := t.put(src, in, c, k, from); err != nil {
+			return err
+		}
+	}
+	if len(columns) != len(in.Columns) {
+		return t.countError(src, in, len(columns), len(in.Columns), "the list of columns has")
+	}
+	return nil
+}
+
+// put assigns the query's column k to the named one.
+func (t *target) put(src *source, in *Insert, name Ident, k int, from []int) error {
+	op := "insert into " + t.pinned.Name.String()
+	i := t.find(name.Name)
+	switch {
+	case i == -2:
+		return src.errorAt(commit.CodeSQLUnknownColumn, op, name.Offset,
+			"several columns of the table are called "+name.Name+", but for case", "Write the name exactly.")
+	case i < 0:
+		hint := "Its columns are " + strings.Join(t.names(), ", ") + "."
+		if near := nearest(name.Name, t.names()); near != "" {
+			hint = "Did you mean " + near + "? " + hint
+		}
+		return src.errorAt(commit.CodeSQLUnknownColumn, op, name.Offset, "the table has no column "+name.Name, hint)
+	case from[i] >= 0:
+		return src.errorAt(commit.CodeSQLColumns, op, name.Offset, "the column "+t.fields[i].Name+" is given twice", "")
+	}
+	from[i] = k
+	return nil
+}
+
+// cast writes the query with the table's columns around the user's.
+func (t *target) cast(src *source, in *Insert, b *bound, from []int) (string, []plan.Column, error) {
+	var s strings.Builder
+	columns := make([]plan.Column, len(t.fields))
+	s.WriteString("SELECT ")
+	for i, f := range t.fields {
+		value := "NULL"
+		if k := from[i]; k >= 0 {
+			if err := t.fits(src, in, b, i, k); err != nil {
+				return "", nil, err
+			}
+			value = fmt.Sprintf("q.c%d", k+1)
+		}
+		if i > 0 {
+			s.WriteString(", ")
+		}
+		fmt.Fprintf(&s, "CAST(%s AS %s) AS %s", value, t.types[i], quoteIdent(f.Name))
+		columns[i] = plan.Column{Name: f.Name, Type: t.types[i], FieldID: f.ID, Required: f.Required}
+	}
+	s.WriteString(" FROM (" + b.sql + ") AS q(")
+	for k := range b.probe.Columns {
+		if k > 0 {
+			s.WriteString(", ")
+		}
+		fmt.Fprintf(&s, "c%d", k+1)
+	}
+	s.WriteString(")")
+	return s.String(), columns, nil
+}
+
+// fits refuses a conversion that could lose something, unless the values are
+// literals, which can be seen.
+func (t *target) fits(src *source, in *Insert, b *bound, i, k int) error {
+	have, f := b.probe.Columns[k], t.fields[i]
+	if format.Widens(have.Type, f.Type) {
+		return nil
+	}
+	if k < len(b.items) && allLiterals(b.items[k], f.Type) {
+		return nil
+	}
+	hint := fmt.Sprintf("Write CAST(%s AS %s) if rows that don't fit may fail the statement.", quoteIfNeeded(have.Name), t.types[i])
+	if strings.HasPrefix(have.Type, "TIMESTAMP") && strings.HasPrefix(t.types[i], "TIMESTAMP") {
+		hint = fmt.Sprintf("Write %s AT TIME ZONE 'UTC', with the zone that is meant.", quoteIfNeeded(have.Name))
+	}
+	return src.errorAt(commit.CodeSQLTypeMismatch, "insert into "+t.pinned.Name.String(), in.Query.Offset,
+		fmt.Sprintf("the query's column %d (%s) is %s and the table's column %s is %s, which may lose something",
+			k+1, have.Name, have.Type, f.Name, t.types[i]), hint)
+}
+
+// allLiterals says whether the expressions are all literals that may stand for
+// a value of the type.
+func allLiterals(items []node, to iceberg.Type) bool {
+	for _, n := range items {
+		if !literalFits(n, to) {
+			return false
+		}
+	}
+	return len(items) > 0
+}
+
+// literalFits says whether a literal written in SQL may be converted to the
+// type: a string to anything but a nested type, numbers to numbers unless
+// digits after the point would go. What doesn't convert fails at run time.
+func literalFits(n node, to iceberg.Type) bool {
+	switch text(n, "class") {
+	case "CONSTANT":
+		return constantFits(child(n, "value"), to)
+	case "FUNCTION":
+		return functionFits(n, to)
+	}
+	return false
+}
+
+func constantFits(value node, to iceberg.Type) bool {
+	if null, _ := value["is_null"].(bool); null {
+		return true
+	}
+	_, isDecimal := to.(iceberg.DecimalType)
+	var isInteger, isFloat bool
+	switch to.(type) {
+	case iceberg.Int32Type, iceberg.Int64Type:
+		isInteger = true
+	case iceberg.Float32Type, iceberg.Float64Type:
+		isFloat = true
+	}
+	typ := child(value, "type")
+	switch text(typ, "id") {
+	case "VARCHAR":
+		_, primitive := to.(iceberg.PrimitiveType)
+		return primitive
+	case "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UHUGEINT", "UBIGINT":
+		return isInteger || isFloat || isDecimal
+	case "DECIMAL":
+		if d, ok := to.(iceberg.DecimalType); ok {
+			return significantScale(value) <= d.Scale()
+		}
+		return isFloat
+	case "DOUBLE", "FLOAT":
+		return isFloat
+	}
+	return false
+}
+
+// significantScale is the number of digits after the point of a decimal
+// literal, without zeros at its end.
+func significantScale(value node) int {
+	info := child(child(value, "type"), "type_info")
+	scale, err := strconv.Atoi(fmt.Sprint(info["scale"]))
+	if err != nil {
+		return 38
+	}
+	if _, wide := value["value"].(node); wide { // a 128-bit value, in two halves
+		return scale
+	}
+	digits := fmt.Sprint(value["value"])
+	for scale > 0 && strings.HasSuffix(digits, "0") {
+		digits, scale = digits[:len(digits)-1], scale-1
+	}
+	if digits == "" || digits == "-" {
+		return 0
+	}
+	return scale
+}
+
+// functionFits is literalFits for what is written as a function in the tree:
+// lists, structs and signs.
+func functionFits(n node, to iceberg.Type) bool {
+	items := list(n, "children")
+	name := text(n, "function_name")
+	switch to := to.(type) {
+	case *iceberg.ListType:
+		if name != "list_value" {
+			return false
+		}
+		for _, item := range items {
+			if c, _ := item.(node); !literalFits(c, to.Element) {
+				return false
+			}
+		}
+		return true
+	case *iceberg.StructType:
+		if name != "struct_pack" || len(items) != len(to.FieldList) {
+			return false
+		}
+		for i, item := range items {
+			c, _ := item.(node)
+			if !strings.EqualFold(text(c, "alias"), to.FieldList[i].Name) || !literalFits(c, to.FieldList[i].Type) {
+				return false
+			}
+		}
+		return true
+	}
+	if name != "-" || len(items) != 1 {
+		return false
+	}
+	c, _ := items[0].(node)
+	return text(child(child(c, "value"), "type"), "id") != "VARCHAR" && literalFits(c, to)
+}
+
+// plan puts exchange, write and commit on the query.
+func (t *target) plan(q *plan.Query, opts BindOptions) plan.Node {
+	layout := plan.Layout{Format: "iceberg", SchemaJSON: t.pinned.SchemaJSON, SpecJSON: t.pinned.SpecJSON}
+	var node plan.Node = q
+	var bytes int64
+	for _, s := range q.Sources {
+		bytes += sourceBytes(s)
+	}
+	partitioned := !t.spec.IsUnpartitioned()
+	switch {
+	case partitioned && t.distribution != "none":
+		if t.distribution == "range" {
+			q.Why += "; write.distribution-mode = range is carried out as hash"
+		}
+		node = &plan.Exchange{Input: q, How: plan.ExchangeHash, Partitions: opts.Slots, Layout: &layout}
+	case !partitioned && !q.Parallel && bytes > spreadBytes:
+		node = &plan.Exchange{Input: q, How: plan.ExchangeRoundRobin, Partitions: opts.Slots}
+	}
+	prefix := t.prefix(opts.JobID)
+	return &plan.Commit{
+		Input: &plan.Write{Input: node, Context: plan.WriteContext{
+			Table: t.pinned.Name, TableUUID: t.pinned.UUID, FormatVersion: t.pinned.FormatVersion, Layout: layout,
+			SortOrderJSON: t.pinned.SortOrderJSON, Properties: t.pinned.Properties, Prefix: prefix,
+			TargetFileSize: t.fileSize, Storage: t.pinned.Storage,
+		}},
+		Target: t.pinned, Branch: commit.MainBranch, Operation: commit.OperationAppend, Prefix: prefix,
+	}
+}
+
+// prefix is the job's data prefix. In Iceberg's object-storage layout a hash
+// stands before it, one for the whole job, so that one prefix still scopes the
+// job's credentials.
+func (t *target) prefix(jobID string) string {
+	p := strings.TrimSuffix(t.pinned.DataLocation, "/") + "/"
+	if strings.EqualFold(t.pinned.Properties["write.object-storage.enabled"], "true") {
+		sum := sha256.Sum256([]byte(jobID))
+		p += hex.EncodeToString(sum[:4]) + "/"
+	}
+	return p + jobID + "/"
+}

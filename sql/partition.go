@@ -1,0 +1,147 @@
+package sql
+
+import (
+	"fmt"
+
+	"github.com/firn-project/firn/plan"
+)
+
+const (
+	// taskBytes is how much of a source one task reads, if there are more
+	// bytes than two tasks a slot would take.
+	taskBytes = 64 << 20
+	// smallSource is below what a second task costs more than it saves.
+	smallSource = 1 << 20
+	// spreadBytes is how much input makes it worth to spread the rows of a
+	// query that runs whole over several writers.
+	spreadBytes = 64 << 20
+)
+
+// plan makes the query's plan node: in parallel when the result is the same
+// for any cut of its one source.
+func (b *bound) plan(sql string, columns []plan.Column, opts BindOptions) *plan.Query {
+	q := &plan.Query{SQL: sql, Sources: b.probe.Sources, Columns: columns, RejectLimit: opts.RejectLimit}
+	q.Parallel, q.Why = b.parallel()
+	if !q.Parallel {
+		return q
+	}
+	q.Partitions = cut(q.Sources[0], opts.Slots)
+	if len(q.Partitions) < 2 {
+		q.Parallel, q.Partitions = false, nil
+		q.Why = fmt.Sprintf("its source is small (%d bytes) or can't be cut", sourceBytes(q.Sources[0]))
+	}
+	return q
+}
+
+// parallel decides whether the query may run partition by partition.
+func (b *bound) parallel() (ok bool, why string) {
+	switch {
+	case len(b.probe.Sources) == 0:
+		return false, "it reads no source"
+	case len(b.probe.Sources) > 1:
+		return false, "it reads more than one source"
+	case !b.probe.RowWise:
+		return false, b.probe.Why
+	case !b.probe.Deterministic:
+		return false, "it isn't deterministic"
+	}
+	switch s := b.probe.Sources[0]; s.Kind {
+	case plan.SourceUpload:
+		return false, "an upload is one stream"
+	case plan.SourceCSV, plan.SourceJSON:
+		if len(s.Files) < 2 {
+			return false, fmt.Sprintf("one %s file can't be cut", s.Kind)
+		}
+	}
+	return true, "each row of its one source is handled by itself"
+}
+
+func sourceBytes(s plan.Source) (n int64) {
+	for _, f := range s.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// piece is the smallest thing that goes to one task: a row group, or a file
+// whose inside isn't known.
+type piece struct {
+	file       int
+	first, end int64 // rows; both 0 for the whole file
+	bytes      int64
+}
+
+func pieces(s plan.Source) (out []piece) {
+	for i, f := range s.Files {
+		if len(f.RowGroups) < 2 {
+			out = append(out, piece{file: i, bytes: f.Size})
+			continue
+		}
+		var compressed, row int64
+		for _, g := range f.RowGroups {
+			compressed += g.Bytes
+		}
+		for _, g := range f.RowGroups {
+			if g.Rows == 0 {
+				continue
+			}
+			p := piece{file: i, first: row, end: row + g.Rows, bytes: f.Size / int64(len(f.RowGroups))}
+			if compressed > 0 {
+				p.bytes = int64(float64(f.Size) * float64(g.Bytes) / float64(compressed))
+			}
+			out = append(out, p)
+			row += g.Rows
+		}
+	}
+	return out
+}
+
+// cut divides a source among tasks: runs of pieces in plan order, of about the
+// same number of bytes.
+func cut(s plan.Source, slots int) [][]plan.SourceFile {
+	total := sourceBytes(s)
+	if total < smallSource {
+		return nil
+	}
+	all := pieces(s)
+	tasks := min(len(all), max(int((total+taskBytes-1)/taskBytes), 2*slots))
+	var out [][]plan.SourceFile
+	left := int64(0)
+	for _, p := range all {
+		left += p.bytes
+	}
+	for n := tasks; n > 0 && len(all) > 0; n-- {
+		share, took, k := left/int64(n), int64(0), 0
+		// Leave a piece for each task to come, and stop nearest to the share.
+		for k < len(all)-(n-1) && (k == 0 || n == 1 || took+all[k].bytes/2 <= share) {
+			took += all[k].bytes
+			k++
+		}
+		left -= took
+		out = append(out, sliceFiles(s.Files, all[:k]))
+		all = all[k:]
+	}
+	return out
+}
+
+// sliceFiles joins neighbouring pieces of one file.
+func sliceFiles(files []plan.SourceFile, run []piece) []plan.SourceFile {
+	var out []plan.SourceFile
+	last := -1
+	for _, p := range run {
+		if p.file == last && p.end > 0 {
+			out[len(out)-1].End = p.end
+			continue
+		}
+		f := files[p.file]
+		f.RowGroups, f.First, f.End = nil, p.first, p.end
+		out = append(out, f)
+		last = p.file
+	}
+	for i := range out {
+		if out[i].First == 0 && out[i].Rows >= 0 && out[i].End == out[i].Rows {
+			out[i].End = 0 // the whole file
+		}
+	}
+	return out
+}

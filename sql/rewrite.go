@@ -1,0 +1,425 @@
+package sql
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/plan"
+)
+
+// uploadSchema is the schema under which a client's uploads are named:
+// firn_upload."<id>".
+const uploadSchema = "firn_upload"
+
+// rewriter is the visitor that turns a user's query into one that names nothing
+// outside itself but the views of plan.Source.
+type rewriter struct {
+	ctx     context.Context
+	a       *Analyzer
+	session plan.Session
+	opts    BindOptions
+	clock   clock
+	src     *source
+	q       QueryText
+
+	sources []plan.Source
+	// views maps what a source is to its index, so that a file or table named
+	// twice is one source.
+	views map[string]int
+	// anonymous are the sources' table references whose view names are chosen
+	// at the end, when all names of CTEs are known.
+	anonymous []anonymous
+	// bareClock are the clock words (current_date, …) written without quotes,
+	// with their places; aliases are all names that the query gives.
+	bareClock map[string]int
+	aliases   map[string]bool
+}
+
+// anonymous is a table reference that waits for its view's name.
+type anonymous struct {
+	ref    node
+	source int
+}
+
+// fail implements visitor.
+func (r *rewriter) fail(n node, code commit.Code, cause, hint string) error {
+	return r.src.errorAt(code, "bind query", r.q.scriptOffset(location(n)), cause, hint)
+}
+
+// location is a node's place in the query's text; 0 when the parser gave none.
+func location(n node) int {
+	if l, ok := n["query_location"].(json.Number); ok {
+		if i, err := l.Int64(); err == nil {
+			return int(i)
+		}
+	}
+	return 0
+}
+
+// baseTable implements visitor.
+func (r *rewriter) baseTable(n node) (any, error) {
+	r.note(n)
+	schema, name := text(n, "schema_name"), text(n, "table_name")
+	if text(n, "catalog_name") == "" {
+		switch {
+		case schema == "" && (readerOf(name) != "" || strings.ContainsAny(name, "/*")):
+			return r.file(n, name)
+		case asciiLower(schema) == uploadSchema:
+			return r.upload(n, name)
+		}
+	}
+	return r.catalogTable(n)
+}
+
+// file replaces FROM 'dir/x.parquet'.
+func (r *rewriter) file(n node, path string) (any, error) {
+	if n["at_clause"] != nil {
+		return nil, r.fail(n, commit.CodeSQLRefused, "AT needs a catalog table; '"+path+"' is a file", "")
+	}
+	reader := readerOf(path)
+	if reader == "" {
+		return nil, r.fail(n, commit.CodeSQLRefused, "the ending of '"+path+"' doesn't say what kind of file it is",
+			"Write read_parquet('"+path+"'), read_csv('"+path+"') or read_json('"+path+"').")
+	}
+	alias := reader
+	if !strings.ContainsAny(path, "*?[") {
+		base := path[strings.LastIndexByte(path, '/')+1:]
+		alias, _, _ = strings.Cut(base, ".")
+	}
+	s := plan.Source{Kind: readers[reader].kind, Patterns: []string{path}}
+	return r.use(n, s, alias), nil
+}
+
+// upload replaces FROM firn_upload."<id>".
+func (r *rewriter) upload(n node, id string) (any, error) {
+	if n["at_clause"] != nil {
+		return nil, r.fail(n, commit.CodeSQLRefused, "AT needs a catalog table; this is an upload", "")
+	}
+	if r.opts.Uploads == nil {
+		return nil, r.fail(n, commit.CodeSQLRefused, "there are no uploads here", "")
+	}
+	up, columns, err := r.opts.Uploads(id)
+	if err != nil {
+		return nil, err
+	}
+	s := plan.Source{Kind: plan.SourceUpload, Columns: columns, Upload: &up}
+	return r.use(n, s, id), nil
+}
+
+// use makes the table reference one to the source's view, under the alias it
+// had or would have had.
+func (r *rewriter) use(n node, s plan.Source, alias string) node {
+	if a := text(n, "alias"); a != "" {
+		alias = a
+	}
+	columns := n["column_name_alias"]
+	if columns == nil {
+		columns = []any{}
+	}
+	ref := node{
+		"type": "BASE_TABLE", "alias": alias, "sample": n["sample"], "query_location": n["query_location"],
+		"catalog_name": "", "schema_name": "", "table_name": "", "column_name_alias": columns, "at_clause": nil,
+	}
+	r.anonymous = append(r.anonymous, anonymous{ref: ref, source: r.add(s)})
+	return ref
+}
+
+// add keeps each source once.
+func (r *rewriter) add(s plan.Source) int {
+	key := fmt.Sprintf("%q %q %q %q", s.Kind, s.View, s.Patterns, s.Options)
+	if s.Upload != nil {
+		key += " " + s.Upload.ID
+	}
+	i, ok := r.views[key]
+	if !ok {
+		i = len(r.sources)
+		r.views[key] = i
+		r.sources = append(r.sources, s)
+	}
+	return i
+}
+
+// nameViews gives file and upload sources names that no CTE has.
+func (r *rewriter) nameViews(ctes map[string]bool) {
+	for i := range r.sources {
+		if r.sources[i].View != nil {
+			continue
+		}
+		name := fmt.Sprintf("firn_s%d", i)
+		for ctes[name] {
+			name += "_"
+		}
+		r.sources[i].View = []string{name}
+	}
+	for _, a := range r.anonymous {
+		a.ref["table_name"] = r.sources[a.source].View[0]
+	}
+}
+
+// catalogTable pins the table and completes its name.
+func (r *rewriter) catalogTable(n node) (any, error) {
+	parts := []string{text(n, "catalog_name"), text(n, "schema_name"), text(n, "table_name")}
+	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
+	version, err := r.version(n)
+	if err != nil {
+		return nil, err
+	}
+	name, err := r.a.completeTable(r.ctx, parts, r.session)
+	if err != nil {
+		return nil, r.place(n, err)
+	}
+	view := []string{name.Catalog, strings.Join(name.Namespace, "."), name.Name}
+	if text(n, "alias") == "" && version != "" {
+		n["alias"] = name.Name
+	}
+	if version != "" {
+		view[2] += "@" + version
+	}
+	key := fmt.Sprintf("table %q", view)
+	if _, ok := r.views[key]; !ok {
+		pinned, err := r.a.Catalogs.Pin(r.ctx, name)
+		if err != nil {
+			return nil, r.place(n, fileHint(parts, err))
+		}
+		s, err := r.a.Catalogs.Scan(r.ctx, pinned, version)
+		if err != nil {
+			return nil, r.place(n, err)
+		}
+		s.View, s.Kind, s.Table = view, plan.SourceTable, name
+		r.views[key] = len(r.sources)
+		r.sources = append(r.sources, s)
+	}
+	n["catalog_name"], n["schema_name"], n["table_name"], n["at_clause"] = view[0], view[1], view[2], nil
+	return n, nil
+}
+
+// place says where in the text an error about a table arose.
+func (r *rewriter) place(n node, err error) error {
+	line, column, _ := r.src.place(r.q.scriptOffset(location(n)))
+	return fmt.Errorf("line %d, column %d: %w", line, column, err)
+}
+
+// fileHint helps those who wrote FROM x.parquet without quotes.
+func fileHint(parts []string, err error) error {
+	path := strings.Join(parts, ".")
+	if readerOf(path) == "" {
+		return err
+	}
+	return &commit.Error{
+		Code: commit.CodeOf(err), Op: "resolve table", Object: path, Cause: err,
+		Hint: "To read a file write its path in quotes: '" + path + "'.",
+	}
+}
+
+// version reads t AT (VERSION => n): a snapshot id, or the name of a ref.
+func (r *rewriter) version(n node) (string, error) {
+	if n["at_clause"] == nil {
+		return "", nil
+	}
+	at := child(n, "at_clause")
+	if unit := text(at, "unit"); !strings.EqualFold(unit, "VERSION") {
+		return "", r.fail(n, commit.CodeSQLRefused, "AT ("+unit+" => …) isn't supported", "Write AT (VERSION => snapshot id).")
+	}
+	value := child(child(at, "expr"), "value")
+	switch v := value["value"].(type) {
+	case json.Number:
+		if _, err := v.Int64(); err == nil && text(child(value, "type"), "id") != "DECIMAL" {
+			return v.String(), nil
+		}
+	case string:
+		if v != "" {
+			return v, nil
+		}
+	}
+	return "", r.fail(n, commit.CodeSQLRefused, "the version must be a snapshot id", "Write AT (VERSION => 1234567890).")
+}
+
+// tableFunction implements visitor.
+func (r *rewriter) tableFunction(n node) (any, error) {
+	r.note(n)
+	f := child(n, "function")
+	name := asciiLower(text(f, "function_name"))
+	if spec, ok := readers[name]; ok {
+		return r.reader(n, f, name, spec)
+	}
+	if !tableFunctions[name] {
+		return nil, r.fail(n, commit.CodeSQLRefused, "the table function "+name+" is refused: "+deniedTableFunction(name),
+			"There are read_parquet, read_csv, read_json, read_ndjson, range, generate_series, unnest, repeat, json_each and json_tree.")
+	}
+	return n, nil
+}
+
+// expression implements visitor.
+func (r *rewriter) expression(n node) (any, error) {
+	r.note(n)
+	if name := asciiLower(text(n, "function_name")); name != "" {
+		if reason := deniedFunction(name); reason != "" {
+			return nil, r.fail(n, commit.CodeSQLRefused, "the function "+name+" is refused: "+reason, "")
+		}
+		if name == "age" && len(list(n, "children")) == 1 {
+			return nil, r.fail(n, commit.CodeSQLRefused, "age with one argument reads the clock of each task",
+				"Write age(now()::TIMESTAMP, x): now() is the same everywhere in a job.")
+		}
+		if kind := clockFunctions[name]; kind != "" && len(list(n, "children")) == 0 {
+			return r.clock.constant(kind, n), nil
+		}
+		return n, nil
+	}
+	if word := r.clockWord(n); word != "" {
+		if _, ok := r.bareClock[word]; !ok {
+			r.bareClock[word] = location(n)
+		}
+		return r.clock.constant(clockWords[word], n), nil
+	}
+	return n, nil
+}
+
+// clockWord tells current_date, which DuckDB also writes as a reference to a
+// column, from a column of that name in quotes.
+func (r *rewriter) clockWord(n node) string {
+	names := list(n, "column_names")
+	if text(n, "class") != "COLUMN_REF" || len(names) != 1 {
+		return ""
+	}
+	name, _ := names[0].(string)
+	name = asciiLower(name)
+	at := location(n)
+	if clockWords[name] == "" || at >= len(r.q.Text) || r.q.Text[at] == '"' {
+		return ""
+	}
+	return name
+}
+
+// note remembers the names that a query gives to things, as far as they matter.
+func (r *rewriter) note(n node) {
+	if _, ours := n[ownAlias]; ours {
+		delete(n, ownAlias)
+	} else if alias := asciiLower(text(n, "alias")); clockWords[alias] != "" {
+		r.aliases[alias] = true
+	}
+	for _, a := range list(n, "column_name_alias") {
+		if a, ok := a.(string); ok && clockWords[asciiLower(a)] != "" {
+			r.aliases[asciiLower(a)] = true
+		}
+	}
+}
+
+// selectItem implements visitor: an item without an alias keeps the name that
+// it had before its references were replaced.
+func (r *rewriter) selectItem(item node) error {
+	if text(item, "alias") != "" || !replaceable(item) {
+		return nil
+	}
+	if text(item, "class") == "COLUMN_REF" {
+		item["alias"] = list(item, "column_names")[0]
+	} else {
+		name, err := r.formatExpression(item)
+		if err != nil {
+			return r.fail(item, commit.CodeSQLSyntax, err.Error(), "")
+		}
+		item["alias"] = name
+	}
+	item[ownAlias] = true
+	return nil
+}
+
+// ownAlias marks an item whose alias isn't the user's until it is visited.
+const ownAlias = "firn_own_alias"
+
+// replaceable says whether a part of the expression will be replaced and it
+// has one column.
+func replaceable(item node) bool {
+	if text(item, "class") == "COLUMN_REF" {
+		names := list(item, "column_names")
+		name, _ := names[len(names)-1].(string)
+		return len(names) == 1 && clockWords[asciiLower(name)] != ""
+	}
+	found, star := false, false
+	search(item, func(n node) {
+		name, _ := n["function_name"].(string)
+		names := list(n, "column_names")
+		word := ""
+		if len(names) == 1 {
+			word, _ = names[0].(string)
+		}
+		star = star || text(n, "class") == "STAR"
+		found = found || clockFunctions[asciiLower(name)] != "" || clockWords[asciiLower(word)] != "" || text(n, "type") == "BASE_TABLE" || text(n, "type") == "TABLE_FUNCTION"
+	})
+	return found && !star
+}
+
+// search calls f for every object in a tree but what's in constants.
+func search(v any, f func(node)) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			search(e, f)
+		}
+	case node:
+		if v["class"] == "CONSTANT" {
+			return
+		}
+		f(v)
+		for _, e := range v {
+			search(e, f)
+		}
+	}
+}
+
+// formatExpression writes an expression as SQL.
+func (r *rewriter) formatExpression(expr node) (string, error) {
+	tree, err := encodeTree(expressionTree(expr))
+	if err != nil {
+		return "", err
+	}
+	s, err := r.a.Parser.FormatSelect(r.ctx, tree)
+	if err != nil {
+		return "", err
+	}
+	s, ok := strings.CutPrefix(s, "SELECT ")
+	if !ok {
+		return "", fmt.Errorf("an expression was written as %q", s)
+	}
+	return s, nil
+}
+
+// verifier is the visitor that reads the rewritten text once more, as DuckDB
+// will: nothing may be named in it but the views, whatever the way back from
+// tree to text did.
+type verifier struct{ views map[string]bool }
+
+func viewKey(parts ...string) string { return strings.Join(parts, "\x00") }
+
+func (v *verifier) fail(_ node, code commit.Code, cause, hint string) error {
+	return &commit.Error{Code: code, Op: "bind query", Cause: fmt.Errorf("after rewriting: %s", cause), Hint: hint}
+}
+
+func (v *verifier) baseTable(n node) (any, error) {
+	key := viewKey(text(n, "catalog_name"), text(n, "schema_name"), text(n, "table_name"))
+	if !v.views[key] || n["at_clause"] != nil {
+		return nil, v.fail(n, commit.CodeSQLRefused, "the table "+text(n, "table_name")+" isn't a source of the query", "")
+	}
+	return n, nil
+}
+
+func (v *verifier) tableFunction(n node) (any, error) {
+	if name := asciiLower(text(child(n, "function"), "function_name")); !tableFunctions[name] {
+		return nil, v.fail(n, commit.CodeSQLRefused, "the table function "+name+" is refused", "")
+	}
+	return n, nil
+}
+
+func (v *verifier) expression(n node) (any, error) {
+	if name := asciiLower(text(n, "function_name")); name != "" {
+		if reason := deniedFunction(name); reason != "" {
+			return nil, v.fail(n, commit.CodeSQLRefused, "the function "+name+" is refused: "+reason, "")
+		}
+	}
+	return n, nil
+}
+
+func (v *verifier) selectItem(node) error { return nil }
