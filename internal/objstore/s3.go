@@ -27,12 +27,17 @@ import (
 // carries a name of its own in the object's metadata, and a refusal is looked
 // at: when the object that stands there has our writer's name, the write was
 // ours and has succeeded.
-type s3Store struct{ client *s3.Client }
+type s3Store struct {
+	client *s3.Client
+	http   *http.Client
+}
 
 // writerKey is the metadata key with the name of the write.
 const writerKey = "firn-write"
 
 func newS3Store(c Config) *s3Store {
+	// A transport of our own: more idle connections to the one host.
+	client := &http.Client{Transport: newTransport()}
 	o := s3.Options{
 		Region:       c.Region,
 		UsePathStyle: c.PathStyle || (c.Endpoint != "" && !c.VirtualHost),
@@ -40,9 +45,7 @@ func newS3Store(c Config) *s3Store {
 		// trailing kind.
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
-		// A transport of our own: bounded idle connections, no proxy magic
-		// beyond the usual variables.
-		HTTPClient: &http.Client{Transport: newTransport()},
+		HTTPClient:                 client,
 	}
 	if o.Region == "" {
 		o.Region = "us-east-1"
@@ -55,7 +58,7 @@ func newS3Store(c Config) *s3Store {
 	} else {
 		o.Credentials = aws.AnonymousCredentials{}
 	}
-	return &s3Store{client: s3.New(o)}
+	return &s3Store{client: s3.New(o), http: client}
 }
 
 func newTransport() http.RoundTripper {

@@ -160,6 +160,13 @@ func (r *router) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 	return s.List(ctx, prefix)
 }
 
+// Remote says whether a location lies in an object store, so that settings are
+// needed to reach it.
+func Remote(uri string) bool {
+	s := scheme(uri)
+	return s != "" && s != "file"
+}
+
 // storageError makes the error that a person reads: it names the operation and
 // the URI, and wraps the sentinel that fits beside the store's own error.
 func storageError(op, uri string, sentinel, err error) error {

@@ -1,0 +1,96 @@
+package objstore_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
+	"github.com/firn-project/firn/internal/objstore/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestLocal(t *testing.T) {
+	s := objstore.New(objstore.Config{})
+	t.Run("path", func(t *testing.T) { storetest.Run(t, s, t.TempDir()+"/", 3<<20) })
+	t.Run("uri", func(t *testing.T) { storetest.Run(t, s, "file://"+t.TempDir()+"/", 3<<20) })
+}
+
+// Nothing but the object itself may be in the directory: not before Commit under
+// a name that readers take for an object, and nothing at all after Abort.
+func TestLocalLeavesNoTemporaryFile(t *testing.T) {
+	dir := t.TempDir()
+	s := objstore.New(objstore.Config{})
+	for _, end := range []string{"commit", "abort", "exists"} {
+		w, err := s.Create(t.Context(), dir+"/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte("1")); err != nil {
+			t.Fatal(err)
+		}
+		if end == "abort" {
+			w.Abort()
+		} else if err := w.Commit(t.Context()); (err != nil) != (end == "exists") {
+			t.Fatalf("%s: %v", end, err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(entries) != 1 || entries[0].Name() != "x" {
+			t.Errorf("after %s: %v", end, entries)
+		}
+	}
+}
+
+func TestLocalPermission(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may do everything")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	_, err := objstore.New(objstore.Config{}).Create(t.Context(), dir+"/sub/x")
+	if !errors.Is(err, objstore.ErrPermission) || commit.KindOf(err) != commit.KindPermission {
+		t.Errorf("Create: %v", err)
+	}
+}
+
+// A full disk is told apart from other errors, with the path. /dev/full is a
+// device that has no space.
+func TestLocalFull(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full")
+	}
+	err := objstore.LocalError("write", "file:///d/x", &os.PathError{Op: "write", Path: "/d/x", Err: syscall.ENOSPC})
+	if !errors.Is(err, objstore.ErrFull) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "file:///d/x") {
+		t.Errorf("%v", err)
+	}
+	if commit.CodeOf(err) != commit.CodeStorageFull {
+		t.Errorf("code %s", commit.CodeOf(err))
+	}
+}
+
+// A file where a directory is needed is an error, not a panic or a lost object.
+func TestLocalFileInTheWay(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := objstore.New(objstore.Config{})
+	if _, err := s.Create(t.Context(), dir+"/f/x"); err == nil {
+		t.Error("Create below a file succeeded")
+	}
+	if _, err := s.Open(t.Context(), dir); !errors.Is(err, objstore.ErrNotFound) {
+		t.Errorf("Open of a directory: %v", err)
+	}
+}
