@@ -3,94 +3,230 @@ package catalog
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/firn-project/firn/catalog/iceberg"
 	"github.com/firn-project/firn/commit"
-	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/sql"
 )
 
-// Config names one catalog and says how to reach it.
-type Config struct {
-	// Name is the first part of the names of its tables.
-	Name string
-	// Type is "sql" (SQLite) or "rest".
-	Type string
-	// URI is a path or sqlite:///path for "sql", and http(s)://… for "rest".
-	URI string
-	// Warehouse is where new tables are put, a URI or an absolute path.
-	Warehouse string
-	// Properties are the catalog's own, in Iceberg's names: s3.endpoint,
-	// s3.access-key-id, …; for "rest" also credential, token, scope,
-	// oauth2-server-uri, prefix. They hold secrets.
-	Properties map[string]string
+// backend is one kind of catalog. Errors wrap iceberg-go's sentinels of package
+// catalog, or errPermission.
+type backend interface {
+	Namespaces(ctx context.Context, parent []string) ([][]string, error)
+	NamespaceProperties(ctx context.Context, ns []string) (map[string]string, error)
+	CreateNamespace(ctx context.Context, ns []string, props map[string]string) error
+	DropNamespace(ctx context.Context, ns []string) error
+	Tables(ctx context.Context, ns []string) ([]string, error)
+	Create(ctx context.Context, name commit.TableName, meta table.Metadata) error
+	Register(ctx context.Context, name commit.TableName, metadataLocation string) error
+	Drop(ctx context.Context, name commit.TableName) error
+	Attach(name commit.TableName) iceberg.Attachment
+	Close() error
+}
+
+// entry is one open catalog.
+type entry struct {
+	config  Config
+	backend backend
+	store   objstore.Store
+	storage map[string]string
 }
 
 // Set is the open catalogs by name. It implements sql.Catalogs and is safe for
 // concurrent use.
-type Set struct{}
+type Set struct {
+	names   []string
+	entries map[string]*entry
+
+	mu sync.Mutex
+	// seen is the metadata that was read last of each table, so that pinning
+	// a table that didn't change parses nothing.
+	seen map[string]*iceberg.Metadata
+}
 
 var _ sql.Catalogs = (*Set)(nil)
 
 // Open opens every configured catalog. The caller closes the Set.
-func Open(ctx context.Context, configs []Config) (*Set, error) { return &Set{}, nil }
+func Open(ctx context.Context, configs []Config) (*Set, error) {
+	s := &Set{entries: map[string]*entry{}, seen: map[string]*iceberg.Metadata{}}
+	names := map[string]bool{}
+	for _, c := range configs {
+		e, err := openEntry(ctx, c, names)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.names = append(s.names, c.Name)
+		s.entries[c.Name] = e
+	}
+	slices.Sort(s.names)
+	return s, nil
+}
 
-var errSoon = errors.New("not implemented")
+func openEntry(ctx context.Context, c Config, names map[string]bool) (*entry, error) {
+	if err := c.check(names); err != nil {
+		return nil, err
+	}
+	e := &entry{config: c, storage: c.storage()}
+	e.store = objstore.New(objstore.FromStorage(e.storage))
+	var err error
+	switch c.Type {
+	case "sql":
+		e.backend, err = openSQLite(ctx, c, e.store)
+	default:
+		err = configError(c.Name, fmt.Errorf("the type %q is not known; want sql", c.Type))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
 
 // Close releases the catalogs' connections.
-func (s *Set) Close() error { return nil }
+func (s *Set) Close() error {
+	var errs []error
+	for _, e := range s.entries {
+		errs = append(errs, e.backend.Close())
+	}
+	return errors.Join(errs...)
+}
 
-// OpenTable opens the driver of a table. The caller closes it.
-func (s *Set) OpenTable(ctx context.Context, name commit.TableName) (commit.Table, error) {
-	return nil, errSoon
+func (s *Set) entry(op, name string) (*entry, error) {
+	if e, ok := s.entries[name]; ok {
+		return e, nil
+	}
+	err := &commit.Error{Code: commit.CodeCatalogUnknown, Op: op, Object: name, Cause: errors.New("no catalog of that name is configured")}
+	if err.Hint = suggest(name, s.names, ""); err.Hint == "" {
+		err.Hint = "Configured are: " + strings.Join(s.names, ", ") + "."
+	}
+	return nil, err
 }
 
 // Catalogs implements sql.Catalogs.
-func (s *Set) Catalogs(ctx context.Context) ([]string, error) { return nil, errSoon }
+func (s *Set) Catalogs(context.Context) ([]string, error) { return slices.Clone(s.names), nil }
 
 // Namespaces implements sql.Catalogs.
 func (s *Set) Namespaces(ctx context.Context, catalog string, parent []string) ([][]string, error) {
-	return nil, errSoon
+	e, err := s.entry("list namespaces of", catalog)
+	if err != nil {
+		return nil, err
+	}
+	out, err := e.backend.Namespaces(ctx, parent)
+	return out, e.explain(ctx, "list namespaces of", commit.TableName{Catalog: catalog, Namespace: parent}, err)
 }
 
 // CreateNamespace implements sql.Catalogs.
 func (s *Set) CreateNamespace(ctx context.Context, catalog string, ns []string, props map[string]string, ifNotExists bool) error {
-	return errSoon
+	e, err := s.entry("create namespace", catalog)
+	if err != nil {
+		return err
+	}
+	if err := checkNames("create namespace", catalog, ns); err != nil {
+		return err
+	}
+	err = e.explain(ctx, "create namespace", commit.TableName{Catalog: catalog, Namespace: ns}, e.backend.CreateNamespace(ctx, ns, props))
+	if ifNotExists && commit.CodeOf(err) == commit.CodeNamespaceExists {
+		return nil
+	}
+	return err
 }
 
 // DropNamespace implements sql.Catalogs.
 func (s *Set) DropNamespace(ctx context.Context, catalog string, ns []string, ifExists bool) error {
-	return errSoon
+	e, err := s.entry("drop namespace", catalog)
+	if err != nil {
+		return err
+	}
+	err = e.explain(ctx, "drop namespace", commit.TableName{Catalog: catalog, Namespace: ns}, e.backend.DropNamespace(ctx, ns))
+	if ifExists && commit.CodeOf(err) == commit.CodeNamespaceNotFound {
+		return nil
+	}
+	return err
 }
 
 // Tables implements sql.Catalogs.
 func (s *Set) Tables(ctx context.Context, catalog string, ns []string) ([]commit.TableName, error) {
-	return nil, errSoon
+	e, err := s.entry("list tables of", catalog)
+	if err != nil {
+		return nil, err
+	}
+	names, err := e.backend.Tables(ctx, ns)
+	if err != nil {
+		return nil, e.explain(ctx, "list tables of", commit.TableName{Catalog: catalog, Namespace: ns}, err)
+	}
+	out := make([]commit.TableName, len(names))
+	for i, n := range names {
+		out[i] = commit.TableName{Catalog: catalog, Namespace: slices.Clone(ns), Name: n}
+	}
+	return out, nil
 }
 
-// CreateTable implements sql.Catalogs.
-func (s *Set) CreateTable(ctx context.Context, def sql.TableDef) error { return errSoon }
-
-// DropTable implements sql.Catalogs.
-func (s *Set) DropTable(ctx context.Context, name commit.TableName, ifExists bool) error {
-	return errSoon
+// explain maps a backend's error and adds what name was probably meant.
+func (e *entry) explain(ctx context.Context, op string, name commit.TableName, err error) error {
+	if err == nil {
+		return nil
+	}
+	object := name.String()
+	if name.Name == "" {
+		object = strings.TrimSuffix(object, ".")
+	}
+	err = mapped(op, object, err)
+	ce, ok := errors.AsType[*commit.Error](err)
+	if !ok {
+		return err
+	}
+	hint := ""
+	switch ce.Code {
+	case commit.CodeTableNotFound:
+		hint = e.nearTable(ctx, name)
+	case commit.CodeNamespaceNotFound:
+		hint = e.nearNamespace(ctx, name)
+	}
+	if hint == "" {
+		return err
+	}
+	c := *ce
+	c.Hint = hint
+	return &c
 }
 
-// RegisterTable implements sql.Catalogs.
-func (s *Set) RegisterTable(ctx context.Context, name commit.TableName, metadataLocation string) error {
-	return errSoon
+// nearTable looks for the table that was meant, and first whether its namespace
+// is there.
+func (e *entry) nearTable(ctx context.Context, name commit.TableName) string {
+	names, err := e.backend.Tables(ctx, name.Namespace)
+	if err != nil {
+		return e.nearNamespace(ctx, name)
+	}
+	return suggest(name.Name, names, strings.TrimSuffix(commit.TableName{Catalog: name.Catalog, Namespace: name.Namespace}.String(), ".")+".")
 }
 
-// Pin implements sql.Catalogs.
-func (s *Set) Pin(ctx context.Context, name commit.TableName) (plan.Pinned, error) {
-	return plan.Pinned{}, errSoon
+func (e *entry) nearNamespace(ctx context.Context, name commit.TableName) string {
+	all, err := e.backend.Namespaces(ctx, nil)
+	if err != nil {
+		return ""
+	}
+	var names []string
+	for _, ns := range all {
+		names = append(names, strings.Join(ns, "."))
+	}
+	return suggest(strings.Join(name.Namespace, "."), names, name.Catalog+".")
 }
 
-// Scan implements sql.Catalogs.
-func (s *Set) Scan(ctx context.Context, t plan.Pinned, version string) (plan.Source, error) {
-	return plan.Source{}, errSoon
-}
-
-// Describe implements sql.Catalogs.
-func (s *Set) Describe(ctx context.Context, name commit.TableName) (sql.TableInfo, error) {
-	return sql.TableInfo{}, errSoon
+// checkNames refuses names that no catalog can hold.
+func checkNames(op, object string, parts []string) error {
+	if len(parts) == 0 {
+		return newError(commit.CodeTableDefinition, op, object, errors.New("the name is empty"))
+	}
+	for _, p := range parts {
+		if p == "" || strings.ContainsRune(p, 0) {
+			return newError(commit.CodeTableDefinition, op, object+"."+strings.Join(parts, "."), errors.New("a part of the name is empty or holds a NUL"))
+		}
+	}
+	return nil
 }

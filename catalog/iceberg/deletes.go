@@ -28,10 +28,12 @@ type deleteIndex struct {
 	positions  map[string][]iceberg.ManifestEntry
 	equalities map[string][]iceberg.ManifestEntry
 	global     []iceberg.ManifestEntry
+	// unpartitioned says which specs have no field but dropped ones.
+	unpartitioned func(specID int32) bool
 }
 
-func newDeleteIndex() *deleteIndex {
-	return &deleteIndex{positions: map[string][]iceberg.ManifestEntry{}, equalities: map[string][]iceberg.ManifestEntry{}}
+func newDeleteIndex(unpartitioned func(int32) bool) *deleteIndex {
+	return &deleteIndex{unpartitioned: unpartitioned, positions: map[string][]iceberg.ManifestEntry{}, equalities: map[string][]iceberg.ManifestEntry{}}
 }
 
 func (x *deleteIndex) add(e iceberg.ManifestEntry, specID int32) error {
@@ -44,7 +46,7 @@ func (x *deleteIndex) add(e iceberg.ManifestEntry, specID int32) error {
 		if len(f.EqualityFieldIDs()) == 0 {
 			return fmt.Errorf("equality delete file %s names no fields", f.FilePath())
 		}
-		if len(f.Partition()) == 0 {
+		if x.unpartitioned(specID) {
 			x.global = append(x.global, e)
 			return nil
 		}

@@ -45,7 +45,7 @@ func (m *Metadata) Scan(ctx context.Context, store objstore.Store, p plan.Pinned
 	if err != nil {
 		return plan.Source{}, newError(commit.CodeMetadataInvalid, "read table", name, err)
 	}
-	live, err := readEntries(ctx, store, manifests)
+	live, err := m.readEntries(ctx, store, manifests)
 	if err != nil {
 		var unsupported *unsupportedError
 		if errors.As(err, &unsupported) {
@@ -175,8 +175,11 @@ type entries struct {
 	deletes *deleteIndex
 }
 
-func readEntries(ctx context.Context, store objstore.Store, manifests []iceberg.ManifestFile) (*entries, error) {
-	out := &entries{deletes: newDeleteIndex()}
+func (m *Metadata) readEntries(ctx context.Context, store objstore.Store, manifests []iceberg.ManifestFile) (*entries, error) {
+	out := &entries{deletes: newDeleteIndex(func(id int32) bool {
+		spec := m.meta.PartitionSpecByID(int(id))
+		return spec != nil && spec.IsUnpartitioned()
+	})}
 	for _, mf := range manifests {
 		// Counts are -1 when a version 1 list doesn't have them.
 		if mf.AddedDataFiles() == 0 && mf.ExistingDataFiles() == 0 {

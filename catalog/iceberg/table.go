@@ -19,6 +19,8 @@ type Options struct {
 	Attach Attachment
 	// Store reaches the table's metadata files.
 	Store objstore.Store
+	// Known is metadata of the table that was read before; nil for none.
+	Known *Metadata
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }
@@ -53,19 +55,20 @@ func Open(o Options) *Table {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Table{name: o.Name, attach: o.Attach, store: o.Store, now: o.Now}
+	return &Table{name: o.Name, attach: o.Attach, store: o.Store, now: o.Now, current: o.Known}
 }
 
 // Read implements commit.Table.
 func (t *Table) Read(ctx context.Context) (commit.Metadata, error) {
-	m, err := t.read(ctx)
+	m, err := t.Metadata(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-func (t *Table) read(ctx context.Context) (*Metadata, error) {
+// Metadata is Read with the driver's own type.
+func (t *Table) Metadata(ctx context.Context) (*Metadata, error) {
 	// A pointer may be swapped between reading it and reading its file, and a
 	// table with write.metadata.delete-after-commit may drop the file then.
 	// The pointer having moved is what allows another look.

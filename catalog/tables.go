@@ -1,0 +1,212 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/firn-project/firn/catalog/iceberg"
+	"github.com/firn-project/firn/commit"
+	format "github.com/firn-project/firn/format/iceberg"
+	"github.com/firn-project/firn/internal/objstore"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/sql"
+)
+
+// OpenTable opens the driver of a table. The caller closes it. Whether the table
+// is there shows at its first Read.
+func (s *Set) OpenTable(_ context.Context, name commit.TableName) (commit.Table, error) {
+	e, err := s.entry("open table", name.Catalog)
+	if err != nil {
+		return nil, err
+	}
+	return iceberg.Open(iceberg.Options{Name: name, Attach: e.backend.Attach(name), Store: e.store}), nil
+}
+
+// CreateTable implements sql.Catalogs.
+func (s *Set) CreateTable(ctx context.Context, def sql.TableDef) error {
+	const op = "create table"
+	e, err := s.entry(op, def.Name.Catalog)
+	if err != nil {
+		return err
+	}
+	if err := checkNames(op, def.Name.Catalog, append(slices.Clone(def.Name.Namespace), def.Name.Name)); err != nil {
+		return err
+	}
+	if len(def.Name.Namespace) == 0 {
+		return newError(commit.CodeTableDefinition, op, def.Name.String(), errors.New("a table's name needs a namespace"))
+	}
+	// This only looks before any file is written; the step that decides is
+	// the backend's.
+	if _, err := e.backend.Attach(def.Name).Load(ctx); err == nil && def.IfNotExists {
+		return nil
+	}
+	ns, err := e.backend.NamespaceProperties(ctx, def.Name.Namespace)
+	if err != nil {
+		return e.explain(ctx, op, def.Name, err)
+	}
+	meta, err := newTable(def, e.config.Warehouse, ns["location"])
+	if err != nil {
+		return newError(commit.CodeTableDefinition, op, def.Name.String(), err)
+	}
+	err = e.explain(ctx, op, def.Name, e.backend.Create(ctx, def.Name, meta))
+	if def.IfNotExists && commit.CodeOf(err) == commit.CodeTableExists {
+		return nil
+	}
+	return err
+}
+
+// newTable makes the metadata of a new, empty table.
+func newTable(def sql.TableDef, warehouse, namespaceLocation string) (table.Metadata, error) {
+	if def.Format != "" && def.Format != "iceberg" {
+		return nil, fmt.Errorf("tables of the format %q can't be created in an Iceberg catalog", def.Format)
+	}
+	schema, err := format.ParseSchema(def.SchemaJSON)
+	if err != nil {
+		return nil, err
+	}
+	if len(schema.Fields()) == 0 {
+		return nil, errors.New("it has no columns")
+	}
+	props := maps.Clone(def.Properties)
+	if props == nil {
+		props = map[string]string{}
+	}
+	if def.Comment != "" {
+		props["comment"] = def.Comment
+	}
+	if v, ok := props[table.PropertyFormatVersion]; ok {
+		if n, err := strconv.Atoi(v); err != nil || n < 1 || n > 3 {
+			return nil, fmt.Errorf("the property format-version is %q; want 1, 2 or 3", v)
+		}
+	} else {
+		props[table.PropertyFormatVersion] = "2"
+	}
+	location, err := newLocation(warehouse, namespaceLocation, def.Name)
+	if err != nil {
+		return nil, err
+	}
+	spec := def.SpecJSON
+	if len(spec) == 0 {
+		return table.NewMetadata(schema, nil, table.UnsortedSortOrder, location, props)
+	}
+	ps, err := format.ParseSpec(spec, schema)
+	if err != nil {
+		return nil, err
+	}
+	return table.NewMetadata(schema, &ps, table.UnsortedSortOrder, location, props)
+}
+
+// DropTable implements sql.Catalogs.
+func (s *Set) DropTable(ctx context.Context, name commit.TableName, ifExists bool) error {
+	e, err := s.entry("drop table", name.Catalog)
+	if err != nil {
+		return err
+	}
+	err = e.explain(ctx, "drop table", name, e.backend.Drop(ctx, name))
+	if ifExists && (commit.CodeOf(err) == commit.CodeTableNotFound || commit.CodeOf(err) == commit.CodeNamespaceNotFound) {
+		return nil
+	}
+	return err
+}
+
+// RegisterTable implements sql.Catalogs.
+func (s *Set) RegisterTable(ctx context.Context, name commit.TableName, metadataLocation string) error {
+	const op = "register table"
+	e, err := s.entry(op, name.Catalog)
+	if err != nil {
+		return err
+	}
+	if err := checkNames(op, name.Catalog, append(slices.Clone(name.Namespace), name.Name)); err != nil {
+		return err
+	}
+	location, err := absolute(metadataLocation)
+	if err != nil {
+		return newError(commit.CodeTableDefinition, op, name.String(), err)
+	}
+	if _, err := iceberg.ReadMetadata(ctx, e.store, location); err != nil {
+		return newError(commit.CodeMetadataInvalid, op, name.String(), err)
+	}
+	return e.explain(ctx, op, name, e.backend.Register(ctx, name, location))
+}
+
+// Pin implements sql.Catalogs.
+func (s *Set) Pin(ctx context.Context, name commit.TableName) (plan.Pinned, error) {
+	e, m, err := s.read(ctx, "open table", name)
+	if err != nil {
+		return plan.Pinned{}, err
+	}
+	return m.Pin(e.storageFor(m.Location()))
+}
+
+// storageFor leaves the settings out for local files.
+func (e *entry) storageFor(location string) map[string]string {
+	if !objstore.Remote(location) {
+		return nil
+	}
+	return maps.Clone(e.storage)
+}
+
+// read reads a table through what was read of it before.
+func (s *Set) read(ctx context.Context, op string, name commit.TableName) (*entry, *iceberg.Metadata, error) {
+	e, err := s.entry(op, name.Catalog)
+	if err != nil {
+		return nil, nil, err
+	}
+	key := seenKey(name)
+	s.mu.Lock()
+	before := s.seen[key]
+	s.mu.Unlock()
+	m, err := iceberg.Open(iceberg.Options{Name: name, Attach: e.backend.Attach(name), Store: e.store, Known: before}).Metadata(ctx)
+	if err != nil {
+		return nil, nil, e.explain(ctx, op, name, err)
+	}
+	s.mu.Lock()
+	s.seen[key] = m
+	s.mu.Unlock()
+	return e, m, nil
+}
+
+func seenKey(name commit.TableName) string {
+	return strings.Join(append([]string{name.Catalog, name.Name}, name.Namespace...), "\x00")
+}
+
+// Scan implements sql.Catalogs.
+func (s *Set) Scan(ctx context.Context, t plan.Pinned, version string) (plan.Source, error) {
+	e, err := s.entry("read table", t.Name.Catalog)
+	if err != nil {
+		return plan.Source{}, err
+	}
+	s.mu.Lock()
+	m := s.seen[seenKey(t.Name)]
+	s.mu.Unlock()
+	if m == nil || m.Pointer() != t.MetadataLocation {
+		if m, err = iceberg.ReadAt(ctx, e.store, t); err != nil {
+			return plan.Source{}, err
+		}
+	}
+	return m.Scan(ctx, e.store, t, version)
+}
+
+// Describe implements sql.Catalogs.
+func (s *Set) Describe(ctx context.Context, name commit.TableName) (sql.TableInfo, error) {
+	e, m, err := s.read(ctx, "describe", name)
+	if err != nil {
+		return sql.TableInfo{}, err
+	}
+	p, err := m.Pin(e.storageFor(m.Location()))
+	if err != nil {
+		return sql.TableInfo{}, err
+	}
+	t, err := m.Totals(ctx, e.store)
+	if err != nil {
+		return sql.TableInfo{}, err
+	}
+	return sql.TableInfo{Pinned: p, Rows: t.Rows, Files: t.Files, Bytes: t.Bytes, Snapshots: t.Snapshots}, nil
+}
