@@ -26,8 +26,8 @@ import (
 // lastReports is how long Close goes on reporting after its context has ended.
 const lastReports = time.Second
 
-// Executor is one executor. New, Start and Close are called once each, in this
-// order; Close also after a Start that failed.
+// Executor is one executor. New and Start are called once each, then Close, which
+// does nothing more after the first time or after a Start that failed.
 type Executor struct {
 	cfg Config
 	log *slog.Logger
@@ -48,6 +48,8 @@ type Executor struct {
 	// stopped first, the others last.
 	bg                 sync.WaitGroup
 	stopTaking, stopBG context.CancelFunc
+	closing            sync.Once
+	closed             error
 
 	mu sync.Mutex
 	// allow is the setting in force for local sources.
@@ -239,6 +241,11 @@ func (e *Executor) freeLate(job string) {
 // them then, reports how they ended, and stops. The shuffle data is gone
 // afterwards.
 func (e *Executor) Close(ctx context.Context) error {
+	e.closing.Do(func() { e.closed = e.close(ctx) })
+	return e.closed
+}
+
+func (e *Executor) close(ctx context.Context) error {
 	e.stopTaking()
 	var errs []error
 	if e.runner != nil {
