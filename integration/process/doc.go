@@ -1,0 +1,3 @@
+// Package process starts Firn's processes for tests and runs statements through
+// its command line, as a user would.
+package process

@@ -1,0 +1,214 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Binary is the path of the firn under test: $FIRN_BIN, or bin/firn at the root
+// of the repository.
+func Binary(t testing.TB) string {
+	t.Helper()
+	bin := os.Getenv("FIRN_BIN")
+	if bin == "" {
+		root, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
+		if err != nil {
+			t.Fatalf("find the module's root: %v", err)
+		}
+		bin = filepath.Join(strings.TrimSpace(string(root)), "bin", "firn")
+	}
+	if _, err := os.Stat(bin); err != nil {
+		t.Fatalf("%v: run `make build` first", err)
+	}
+	return bin
+}
+
+// Server is a running scheduler or executor.
+type Server struct {
+	// Ready is the JSON line that the process printed when it was ready.
+	Ready map[string]any
+	// Address is the process's own.
+	Address string
+
+	cmd    *exec.Cmd
+	stderr *bytes.Buffer
+	done   chan struct{}
+}
+
+// Start runs `firn args…` and waits for its JSON line. The process is stopped
+// when the test ends, and its log shown if the test failed.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := &Server{cmd: exec.Command(Binary(t), args...), stderr: &bytes.Buffer{}, done: make(chan struct{})}
+	s.cmd.Stderr = s.stderr
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
+	go func() {
+		defer close(s.done)
+		_, _ = lines.WriteTo(&bytes.Buffer{})
+		_ = s.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		s.Stop(t)
+		if t.Failed() {
+			t.Logf("log of firn %s:\n%s", strings.Join(args, " "), tail(s.stderr.String()))
+		}
+	})
+	if err != nil {
+		<-s.done
+		t.Fatalf("firn %s printed no line: %v\n%s", strings.Join(args, " "), err, s.stderr.String())
+	}
+	if err := json.Unmarshal([]byte(line), &s.Ready); err != nil {
+		t.Fatalf("firn %s printed %q: %v", strings.Join(args, " "), line, err)
+	}
+	s.Address, _ = s.Ready["address"].(string)
+	return s
+}
+
+// Stop asks the process to end and waits for it; a process that takes over 30 s
+// fails the test and is killed.
+func (s *Server) Stop(t testing.TB) {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-s.done:
+	case <-time.After(30 * time.Second):
+		t.Errorf("pid %d did not stop within 30 s of SIGTERM", s.cmd.Process.Pid)
+		s.Kill()
+	}
+}
+
+// Kill ends the process at once, as a crash would.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill()
+	<-s.done
+}
+
+func tail(s string) string {
+	const most = 8 << 10
+	if len(s) > most {
+		return "…" + s[len(s)-most:]
+	}
+	return s
+}
+
+// Result is how one call of `firn` ended.
+type Result struct {
+	Stdout, Stderr string
+	Code           int
+}
+
+// Run calls `firn args…` and waits.
+func Run(ctx context.Context, t testing.TB, args ...string) Result {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, Binary(t), args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	r := Result{Stdout: out.String(), Stderr: errs.String()}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		r.Code = exit.ExitCode()
+	case err != nil:
+		t.Fatalf("firn %s: %v", strings.Join(args, " "), err)
+	}
+	return r
+}
+
+// Write is the JSON object that a write statement prints.
+type Write struct {
+	JobID          string `json:"job_id"`
+	IdempotencyKey string `json:"idempotency_key"`
+	Deduplicated   bool   `json:"deduplicated"`
+	State          string `json:"state"`
+	Commit         string `json:"commit"`
+	Rows           int64  `json:"rows"`
+	Files          int64  `json:"files"`
+	SnapshotID     string `json:"snapshot_id"`
+	Tasks          int    `json:"tasks"`
+	Executors      []struct {
+		ID    string `json:"id"`
+		Tasks int    `json:"tasks"`
+	} `json:"executors"`
+}
+
+// Client runs statements against a server or an embedded cluster.
+type Client struct {
+	t    testing.TB
+	args []string
+}
+
+// NewClient makes a client; args say where, such as "--server", address.
+func NewClient(t testing.TB, args ...string) *Client { return &Client{t: t, args: args} }
+
+// Try runs one statement and returns how the call ended.
+func (c *Client) Try(statement string, flags ...string) Result {
+	c.t.Helper()
+	args := append([]string{"sql", "-o", "json"}, c.args...)
+	return Run(c.t.Context(), c.t, append(append(args, flags...), "-c", statement)...)
+}
+
+// Exec runs one statement that must succeed and decodes its line into into,
+// unless that is nil.
+func (c *Client) Exec(into any, statement string, flags ...string) {
+	c.t.Helper()
+	r := c.Try(statement, flags...)
+	if r.Code != 0 {
+		c.t.Fatalf("%s\nexit code %d\n%s", statement, r.Code, r.Stderr)
+	}
+	if n := strings.Count(r.Stdout, "\n"); n != 1 {
+		c.t.Fatalf("%s: want one line of JSON, got %d:\n%s", statement, n, r.Stdout)
+	}
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal([]byte(r.Stdout), into); err != nil {
+		c.t.Fatalf("%s: %v\n%s", statement, err, r.Stdout)
+	}
+}
+
+// Row runs a SELECT of one row and returns it.
+func (c *Client) Row(query string) map[string]any {
+	c.t.Helper()
+	var rows []map[string]any
+	c.Exec(&rows, query)
+	if len(rows) != 1 {
+		c.t.Fatalf("%s: %d rows, want 1", query, len(rows))
+	}
+	return rows[0]
+}
+
+// Quote writes a text as an SQL literal.
+func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// Int reads a number of a JSON row: numbers beyond 2^53 are strings.
+func Int(v any) (int64, error) {
+	switch v := v.(type) {
+	case float64:
+		return int64(v), nil
+	case string:
+		var n int64
+		_, err := fmt.Sscan(v, &n)
+		return n, err
+	default:
+		return 0, fmt.Errorf("%v is no number", v)
+	}
+}

@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# Runs the tests that start whole clusters of processes.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+FIRN_BIN=$(realpath bin/firn) go test -tags duckdb_arrow,integration -count=1 -timeout 20m ./integration/...
