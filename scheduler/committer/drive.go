@@ -51,6 +51,7 @@ func (c *Committer) drive(it *item) (o commit.Outcome) {
 }
 
 func (d *drive) run() {
+	d.it.root.phase(PhaseCommitting)
 	actions := d.m.Step(commit.Begin{}, d.c.cfg.Clock())
 	for !d.m.Done() {
 		var answer commit.Event

@@ -42,7 +42,8 @@ type Root struct {
 	// BeforeSend is called once, before the first request is sent: the point
 	// of no return. Its error stops the unit.
 	BeforeSend func() error
-	// OnPhase hears of phases as they begin.
+	// OnPhase hears of phases as they begin, one after the other but not always
+	// in the goroutine of Run.
 	OnPhase func(phase string)
 }
 
@@ -168,6 +169,9 @@ func fill(rep *commit.Report, u commit.Unit, o commit.Outcome) {
 		}
 	case commit.Refused:
 		rep.State = commit.CommitRefused
+		if o.Reason == "" { // stopped by a cancel before anything was sent
+			rep.State = commit.CommitNone
+		}
 	default:
 		rep.State = commit.CommitUnknown
 	}

@@ -1,0 +1,280 @@
+package committest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/firn-project/firn/commit"
+)
+
+// Fault is what happens to one send.
+type Fault struct {
+	// Apply: the copy reaches the table before the answer is made.
+	Apply bool
+	// Later: a copy reaches the table when Catalog.Deliver is called.
+	Later bool
+	// Again: a second copy, made by something on the way, reaches the table at
+	// once, and the answer is that one's.
+	Again bool
+	// Answer overrides the table's own answer.
+	Answer *commit.Answer
+}
+
+// Faults by name, as scenario files and tests order them.
+var faults = map[string]Fault{
+	"pass":         {Apply: true},
+	"drop-request": {Answer: answer(commit.AnswerAmbiguous, 0, "connection reset")},
+	"drop-reply":   {Apply: true, Answer: answer(commit.AnswerAmbiguous, 0, "timeout")},
+	"late":         {Later: true, Answer: answer(commit.AnswerAmbiguous, 0, "timeout")},
+	"replay":       {Apply: true, Again: true},
+	"lie":          {Answer: answer(commit.AnswerOK, 200, "")},
+	"400":          {Answer: answer(commit.AnswerRejected, 400, "bad request")},
+	"401":          {Answer: answer(commit.AnswerAuth, 401, "token expired")},
+	"403":          {Answer: answer(commit.AnswerPermission, 403, "forbidden")},
+	"404":          {Answer: answer(commit.AnswerRejected, 404, "not found")},
+	"409":          {Answer: answer(commit.AnswerConflict, 409, "commit failed")},
+	"413":          {Answer: answer(commit.AnswerRejected, 413, "too large")},
+	"422":          {Answer: answer(commit.AnswerRejected, 422, "unprocessable")},
+	"429":          {Answer: answer(commit.AnswerWait, 429, "slow down")},
+	"500":          {Answer: answer(commit.AnswerAmbiguous, 500, "internal error")},
+	"502":          {Answer: answer(commit.AnswerAmbiguous, 502, "bad gateway")},
+	"503":          {Answer: answer(commit.AnswerWait, 503, "unavailable")},
+	"500-applied":  {Apply: true, Answer: answer(commit.AnswerAmbiguous, 500, "internal error")},
+	"409-applied":  {Apply: true, Answer: answer(commit.AnswerConflict, 409, "commit failed")},
+	"403-late":     {Later: true, Answer: answer(commit.AnswerPermission, 403, "forbidden")},
+}
+
+func answer(class commit.AnswerClass, status int, text string) *commit.Answer {
+	a := &commit.Answer{Class: class, Status: status}
+	if text != "" {
+		a.Err = errors.New(text)
+	}
+	return a
+}
+
+// FaultNames are the names that Inject knows, sorted.
+func FaultNames() []string {
+	var names []string
+	for n := range faults {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Driver is a commit.Table over a Catalog. Its faults are its own: two drivers
+// of one catalog are two processes.
+type Driver struct {
+	c     *Catalog
+	sends []Fault
+	reads []func(version, []version) (version, error)
+	// BeforeSend and BeforeBuild are called before each send and build when
+	// they're set: the place for what others do meanwhile.
+	BeforeSend, BeforeBuild func()
+	// Poison are files whose presence makes the catalog answer 400.
+	Poison map[string]bool
+}
+
+// NewDriver opens the catalog's table.
+func NewDriver(c *Catalog) *Driver { return &Driver{c: c} }
+
+// Inject orders faults for the next sends, by name. Sends beyond them pass.
+func (d *Driver) Inject(names ...string) error {
+	for _, n := range names {
+		f, ok := faults[n]
+		if !ok {
+			return fmt.Errorf("no fault %q; there are %v", n, FaultNames())
+		}
+		d.sends = append(d.sends, f)
+	}
+	return nil
+}
+
+// FailReads makes the next n reads fail with err.
+func (d *Driver) FailReads(n int, err error) {
+	for range n {
+		d.reads = append(d.reads, func(version, []version) (version, error) { return version{}, err })
+	}
+}
+
+// PassReads lets n reads through before the faults ordered after it.
+func (d *Driver) PassReads(n int) {
+	for range n {
+		d.reads = append(d.reads, func(v version, _ []version) (version, error) { return v, nil })
+	}
+}
+
+// StaleReads makes the next n reads show the table as it was the given number
+// of changes ago.
+func (d *Driver) StaleReads(n, ago int) {
+	for range n {
+		d.reads = append(d.reads, func(v version, h []version) (version, error) {
+			if i := len(h) - ago; i > 0 { // the first entry is before the table was made
+				return h[i], nil
+			}
+			return v, nil
+		})
+	}
+}
+
+// Read implements commit.Table.
+func (d *Driver) Read(ctx context.Context) (commit.Metadata, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	v := d.c.now
+	if len(d.reads) > 0 {
+		f := d.reads[0]
+		d.reads = d.reads[1:]
+		var err error
+		if v, err = f(v, d.c.history); err != nil {
+			return nil, err
+		}
+	}
+	if !v.exists {
+		return nil, fmt.Errorf("%s: %w", Name, commit.ErrTableNotFound)
+	}
+	return metadata{v, d.c.mode}, nil
+}
+
+// Build implements commit.Table.
+func (d *Driver) Build(ctx context.Context, m commit.Metadata, units []commit.Unit) (commit.Request, error) {
+	if d.BeforeBuild != nil {
+		d.BeforeBuild()
+	}
+	if err := ctx.Err(); err != nil {
+		return commit.Request{}, err
+	}
+	v := m.(metadata).version
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	d.c.next++
+	branch := units[0].Branch
+	p := &payload{
+		uuid: v.uuid, head: v.heads[branch], branch: branch, snapshot: "s" + strconv.Itoa(d.c.next),
+		seat: v.clock + 1, schemaID: v.schemaID, specID: v.specID, units: units,
+	}
+	r := commit.Request{
+		ID: "r" + strconv.Itoa(d.c.next), SnapshotID: p.snapshot, Head: p.head, Branch: branch,
+		MetadataFiles: []string{"metadata/" + p.snapshot + ".avro"}, Payload: p,
+	}
+	if !d.c.mode.NoSeat {
+		r.Seat.Number = p.seat
+	}
+	if d.c.mode.Pointer {
+		p.pointer = v.pointer
+		r.Seat.Pointer = v.pointer
+	}
+	for _, u := range units {
+		r.Tokens = append(r.Tokens, u.Token)
+	}
+	d.c.files[r.MetadataFiles[0]] = true
+	return r, nil
+}
+
+// Send implements commit.Table.
+func (d *Driver) Send(_ context.Context, r commit.Request) commit.Answer {
+	if d.BeforeSend != nil {
+		d.BeforeSend()
+	}
+	f := faults["pass"]
+	if len(d.sends) > 0 {
+		f = d.sends[0]
+		d.sends = d.sends[1:]
+	}
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	d.c.sends++
+	p := r.Payload.(*payload)
+	for _, u := range p.units {
+		for _, file := range u.Files {
+			if d.Poison[file.Path] {
+				return *answer(commit.AnswerRejected, 400, "poisoned")
+			}
+		}
+	}
+	var a commit.Answer
+	if f.Apply {
+		a = d.c.apply(p)
+	}
+	if f.Again {
+		a = d.c.apply(p)
+	}
+	if f.Later {
+		d.c.late = append(d.c.late, p)
+	}
+	if f.Answer != nil {
+		a = *f.Answer
+	}
+	return a
+}
+
+// Discard implements commit.Table.
+func (d *Driver) Discard(_ context.Context, r commit.Request) error {
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	for _, f := range r.MetadataFiles {
+		delete(d.c.files, f)
+	}
+	return nil
+}
+
+// Close implements commit.Table.
+func (d *Driver) Close() error { return nil }
+
+// metadata is one read.
+type metadata struct {
+	version
+	mode Mode
+}
+
+func (m metadata) UUID() string     { return m.uuid }
+func (m metadata) Location() string { return "mem://t" }
+func (m metadata) Clock() commit.Seat {
+	s := commit.Seat{Number: m.clock}
+	if m.mode.Pointer {
+		s.Pointer = m.pointer
+	}
+	return s
+}
+func (m metadata) Head(branch string) string  { return m.heads[branch] }
+func (m metadata) SchemaID() int              { return m.schemaID }
+func (m metadata) SpecID() int                { return m.specID }
+func (m metadata) HasSnapshot(id string) bool { _, ok := m.snapshots[id]; return ok }
+
+// Find implements commit.Metadata.
+func (m metadata) Find(branch string, t commit.Token) (commit.Landed, bool) {
+	if m.mode.StripTokens {
+		return commit.Landed{}, false
+	}
+	for _, s := range m.snapshots {
+		if l, ok := s.tokens[t]; ok {
+			for id := m.heads[branch]; id != ""; id = m.snapshots[id].parent {
+				l.InHead = l.InHead || id == s.id
+			}
+			return l, true
+		}
+	}
+	return commit.Landed{}, false
+}
+
+// CheckUnit implements commit.Metadata.
+func (m metadata) CheckUnit(u commit.Unit) error {
+	refuse := func(why string) error {
+		return &commit.Error{Op: "check", Object: Name.String(), Reason: commit.ReasonTableChanged, Cause: errors.New(why)}
+	}
+	if !m.specs[u.SpecID] {
+		return refuse("the partition spec is gone")
+	}
+	for _, f := range m.schemas[u.SchemaID] {
+		if !slices.Contains(m.schemas[m.schemaID], f) {
+			return refuse(fmt.Sprintf("field %d is gone", f))
+		}
+	}
+	return nil
+}
