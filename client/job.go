@@ -62,12 +62,18 @@ func (j *Job) Status(ctx context.Context) (JobStatus, error) {
 // the job's own (a *commit.Error) when it failed. Cancelling ctx ends the waiting,
 // not the job.
 func (j *Job) Wait(ctx context.Context) (JobStatus, error) {
+	return j.WaitFunc(ctx, func(JobStatus) {})
+}
+
+// WaitFunc is Wait, and calls each with every status on the way.
+func (j *Job) WaitFunc(ctx context.Context, each func(JobStatus)) (JobStatus, error) {
 	var last JobStatus
 	for s, err := range j.Events(ctx) {
 		if err != nil {
 			return last, err
 		}
 		last = s
+		each(s)
 	}
 	return last, last.outcome()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/firn-project/firn/catalog"
 	"github.com/firn-project/firn/executor"
+	"github.com/firn-project/firn/internal/config"
 )
 
 // NoExecutors is the Config.Executors of a cluster that only answers questions
@@ -129,17 +130,10 @@ func (c *Cluster) startExecutors(ctx context.Context) error {
 
 func (c *Cluster) startExecutor(ctx context.Context, n int) (*executor.Executor, error) {
 	name := fmt.Sprintf("executor-%d", n)
-	ex, err := executor.New(executor.Config{
-		ID: name, Server: c.Addr(), Listen: "127.0.0.1:0", Dir: filepath.Join(c.cfg.Dir, name),
-		Slots: c.cfg.SlotsPerExecutor, Memory: c.cfg.Memory, Logger: c.cfg.Logger.With(slog.String("role", name)),
-	})
-	if err != nil {
-		return nil, failed("configure", name, err)
-	}
-	if err := ex.Start(ctx); err != nil {
-		return nil, errors.Join(failed("start", name, err), ex.Close(ctx))
-	}
-	return ex, nil
+	return StartExecutor(ctx, name, config.Executor{
+		Server: c.Addr(), Listen: "127.0.0.1:0", Dir: filepath.Join(c.cfg.Dir, name),
+		Slots: c.cfg.SlotsPerExecutor, Memory: c.cfg.Memory,
+	}, c.cfg.Logger.With(slog.String("role", name)))
 }
 
 // Addr is the scheduler's address, host:port.

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/firn-project/firn/catalog"
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/cluster"
+	"github.com/firn-project/firn/internal/config"
+	"github.com/firn-project/firn/internal/render"
+	"github.com/spf13/cobra"
+)
+
+// defaultListen is where a scheduler listens unless told otherwise.
+const defaultListen = "127.0.0.1:7350"
+
+func (a *app) schedulerCommand() *cobra.Command {
+	var cfg cluster.SchedulerConfig
+	cmd := &cobra.Command{
+		Use:   "scheduler --listen HOST:PORT --dir DIR [--config FILE]",
+		Short: "Run a scheduler: the only process that holds the catalogs' credentials",
+		Long: `Runs a scheduler until SIGTERM or SIGINT, which finishes the commits in flight. A second
+signal gives up and says what was left.
+
+When it is ready it prints one line of JSON to stdout: {"role":"scheduler","address":…,"dir":…}.
+Without catalogs in the configuration file there is one called lake, in SQLite under --dir.`,
+		Args: arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runScheduler(cmd, cfg) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Listen, "listen", defaultListen, "`HOST:PORT` to listen on; port 0 takes a free one")
+	f.StringVar(&cfg.Dir, "dir", "", "`directory` of the scheduler's state")
+	f.StringVar(&cfg.Dispatch, "dispatch", config.DispatchPush, "how executors get tasks: `push` or pull")
+	f.String("config", "", "YAML `file` with catalogs and settings")
+	a.logFlags(cmd, "info", "json")
+	return cmd
+}
+
+func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) error {
+	if cfg.Dir == "" {
+		return usage(cmd, "--dir is missing")
+	}
+	if err := config.CheckAddress(cfg.Listen); err != nil {
+		return usage(cmd, "--listen %s", err)
+	}
+	if err := config.CheckDispatch(cfg.Dispatch); err != nil {
+		return usage(cmd, "--dispatch %s", err)
+	}
+	var err error
+	if cfg.Logger, err = a.logger(); err != nil {
+		return err
+	}
+	cfg.LocalAllow = a.file.Sources.Local.Allow
+	for name, c := range a.file.Catalogs {
+		cfg.Catalogs = append(cfg.Catalogs, catalog.Config{
+			Name: name, Type: c.Type, URI: c.URI, Warehouse: c.Warehouse, Properties: c.Properties,
+		})
+	}
+	s, err := cluster.StartScheduler(cmd.Context(), cfg)
+	if err != nil {
+		return startError(cmd.Context(), "scheduler", err)
+	}
+	ready := map[string]string{"role": "scheduler", "address": s.Addr(), "dir": absolute(cfg.Dir)}
+	return a.serve(cmd.Context(), cfg.Logger, "scheduler", ready, s.Close)
+}
+
+func (a *app) executorCommand() *cobra.Command {
+	var cfg config.Executor
+	var memory string
+	cmd := &cobra.Command{
+		Use:   "executor --server HOST:PORT --dir DIR [--slots N] [--memory SIZE]",
+		Short: "Run an executor: it reads, computes and writes data files",
+		Long: `Runs an executor until SIGTERM or SIGINT, which lets running tasks end. A second signal gives
+up and says what was left.
+
+When it has registered it prints one line of JSON to stdout:
+{"role":"executor","id":…,"address":…,"scheduler":…}. An executor needs and takes nothing of a catalog.`,
+		Args: arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runExecutor(cmd, cfg, memory) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Server, "server", "", "the scheduler's `HOST:PORT`")
+	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:0", "`HOST:PORT` to listen on; port 0 takes a free one")
+	f.StringVar(&cfg.Dir, "dir", "", "`directory` for shuffle and spill files")
+	f.IntVar(&cfg.Slots, "slots", 2, "how many tasks run at a time")
+	f.StringVar(&memory, "memory", "", "memory for all slots together, such as 4GiB; default half of the machine's")
+	f.StringArrayVar(&cfg.LocalAllow, "sources-local-allow", nil, "`directory` below which sources may be read; overrides what the scheduler says (repeatable)")
+	a.logFlags(cmd, "info", "json")
+	return cmd
+}
+
+func (a *app) runExecutor(cmd *cobra.Command, cfg config.Executor, memory string) error {
+	cfg.Memory = cluster.DefaultMemory()
+	if memory != "" {
+		var err error
+		if cfg.Memory, err = config.ParseSize(memory); err != nil {
+			return usage(cmd, "--memory %s", err)
+		}
+	}
+	if err := cfg.Validate(); err != nil {
+		return usage(cmd, "--%s", err)
+	}
+	logger, err := a.logger()
+	if err != nil {
+		return err
+	}
+	ex, err := cluster.StartExecutor(cmd.Context(), "", cfg, logger)
+	if err != nil {
+		return startError(cmd.Context(), "executor", err)
+	}
+	ready := map[string]string{"role": "executor", "id": ex.ID(), "address": ex.Addr(), "scheduler": cfg.Server}
+	return a.serve(cmd.Context(), logger, "executor", ready, ex.Close)
+}
+
+func (a *app) devCommand() *cobra.Command {
+	cfg := cluster.Config{Executors: 2}
+	cmd := &cobra.Command{
+		Use:   "dev --dir DIR",
+		Short: "Run a scheduler, two executors, a catalog and a warehouse in one process",
+		Long: `Runs everything in one process, to try Firn out. One process has no credential boundary:
+its executors could read the catalog's secrets. Run firn scheduler and firn executor for that.`,
+		Args: arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDev(cmd, cfg) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Dir, "dir", defaultDir, "`directory` of everything")
+	f.StringVar(&cfg.Listen, "listen", defaultListen, "`HOST:PORT` to listen on; port 0 takes a free one")
+	f.StringVar(&cfg.Dispatch, "dispatch", config.DispatchPush, "how executors get tasks: `push` or pull")
+	a.outputFlag(cmd)
+	a.logFlags(cmd, "warn", "text")
+	return cmd
+}
+
+func (a *app) runDev(cmd *cobra.Command, cfg cluster.Config) error {
+	format, err := a.format()
+	if err != nil {
+		return err
+	}
+	if err := config.CheckAddress(cfg.Listen); err != nil {
+		return usage(cmd, "--listen %s", err)
+	}
+	if err := config.CheckDispatch(cfg.Dispatch); err != nil {
+		return usage(cmd, "--dispatch %s", err)
+	}
+	if cfg.Logger, err = a.logger(); err != nil {
+		return err
+	}
+	c, err := cluster.Start(cmd.Context(), cfg)
+	if err != nil {
+		return startError(cmd.Context(), "cluster", err)
+	}
+	statement := `firn sql --server ` + c.Addr() + ` -c "CREATE NAMESPACE IF NOT EXISTS lake.demo; ` +
+		`CREATE TABLE IF NOT EXISTS lake.demo.snow (day DATE, depth_cm INTEGER); ` +
+		`INSERT INTO lake.demo.snow VALUES (DATE '2026-01-31', 42); SELECT * FROM lake.demo.snow"`
+	var ready any = map[string]any{
+		"role": "dev", "address": c.Addr(), "executors": c.ExecutorAddrs(), "dir": absolute(cfg.Dir), "statement": statement,
+	}
+	if format == render.Text {
+		ready = fmt.Sprintf(`scheduler  %s
+executors  %s
+catalog    lake, in %s
+try        %s
+stop       Ctrl-C
+note       one process has no credential boundary: executors could read the catalog's secrets
+`, c.Addr(), strings.Join(c.ExecutorAddrs(), ", "), absolute(cfg.Dir), statement)
+	}
+	return a.serve(cmd.Context(), cfg.Logger, "cluster", ready, c.Close)
+}
+
+// serve says that a service is ready, waits for a signal and closes the service.
+// ready is text or becomes one line of JSON.
+func (a *app) serve(ctx context.Context, logger *slog.Logger, role string, ready any, shut func(context.Context) error) error {
+	var err error
+	if text, ok := ready.(string); ok {
+		_, err = fmt.Fprint(a.stdout, text)
+	} else {
+		err = render.Object(a.stdout, ready)
+	}
+	if err != nil {
+		return errors.Join(err, shut(a.giveUp))
+	}
+	<-ctx.Done()
+	logger.LogAttrs(a.giveUp, slog.LevelInfo, "stopping", slog.String("role", role))
+	if err := shut(a.giveUp); err != nil {
+		return &commit.Error{Code: commit.CodeCluster, Op: "stop", Object: role, Cause: err,
+			Hint: "Start it again in the same directory: it goes on with what was left."}
+	}
+	return nil
+}
+
+// startError tells a signal during the start from a failed start.
+func startError(ctx context.Context, role string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if _, ok := errors.AsType[*commit.Error](err); ok {
+		return err
+	}
+	return &commit.Error{Code: commit.CodeCluster, Op: "start", Object: role, Cause: err}
+}
+
+func absolute(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
+}
