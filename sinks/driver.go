@@ -98,10 +98,9 @@ type Partition struct {
 
 // Encoder writes one data file.
 type Encoder interface {
-	// Write adds rows to the current row group.
-	Write(rows arrow.RecordBatch) error
-	// Flush ends the row group, so that its bytes are written.
-	Flush() error
+	// WriteRowGroup writes rows as one row group: when it returns, their bytes
+	// were written. There's at least one row.
+	WriteRowGroup(rows arrow.RecordBatch) error
 	// Finish ends the file and describes it: everything of a commit.File but
 	// the path, the attempt and the size.
 	Finish() (commit.File, error)

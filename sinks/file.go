@@ -14,17 +14,22 @@ import (
 // firstRatio is how small rows are taken to get before anything was learnt.
 const firstRatio = 0.4
 
+// maxPieces is how many small batches a row group may gather before they are
+// copied together: a batch costs some kilobytes beside its rows.
+const maxPieces = 64
+
 // openFile is a partition's current file. It exists before the file does: the
-// object is created with the first row after the last roll.
+// object is created when the first row group is written.
 type openFile struct {
 	Partition
 	path    string
 	object  objstore.Writer
 	encoder Encoder
 	written int64 // bytes that went to object
-	pending int64 // rows in the current row group, in bytes
-	rows    int64 // in the current row group
-	encoded int64 // rows of the written row groups, in bytes
+	encoded int64 // rows that went to encoder, in bytes as in memory
+	pieces  []arrow.RecordBatch
+	pending int64 // rows in pieces, in bytes
+	rows    int64 // in pieces
 	last    int   // the batch that had rows for it last
 }
 
@@ -36,25 +41,55 @@ func (f *openFile) Write(b []byte) (int, error) {
 }
 
 func (f *openFile) abort() {
+	release(f.pieces)
+	f.pieces = nil
 	if f.object != nil {
 		f.object.Abort()
 		f.object = nil
 	}
 }
 
-// append writes rows to a partition's file in pieces that are small against the
+// keep adds rows to the row group. Rows that share a batch with those of other
+// partitions are copied, so that holding them doesn't hold the others'.
+func (f *openFile) keep(rows arrow.RecordBatch, shared bool) error {
+	if !shared {
+		rows.Retain()
+		f.pieces = append(f.pieces, rows)
+		return nil
+	}
+	own, err := concat(rows.Schema(), []arrow.RecordBatch{rows})
+	if err != nil {
+		return err
+	}
+	f.pieces = append(f.pieces, own)
+	if len(f.pieces) >= maxPieces && f.pieces[0].NumRows() < f.rows/2 {
+		return f.compact()
+	}
+	return nil
+}
+
+func (f *openFile) compact() error {
+	if len(f.pieces) < 2 {
+		return nil
+	}
+	whole, err := concat(f.pieces[0].Schema(), f.pieces)
+	if err != nil {
+		return err
+	}
+	release(f.pieces)
+	f.pieces = []arrow.RecordBatch{whole}
+	return nil
+}
+
+// append gives rows to a partition's file in pieces that are small against the
 // target, and ends row groups and files as they fill up.
 func (w *Writer) append(ctx context.Context, f *openFile, batch arrow.RecordBatch, from, to int64, rowBytes float64) error {
+	shared := to-from < batch.NumRows()
 	piece := max(1, int64(float64(w.opts.Context.TargetFileSize)/32/max(1, rowBytes*max(w.ratio, 0.05))))
 	for from < to {
-		if f.encoder == nil {
-			if err := w.start(ctx, f); err != nil {
-				return err
-			}
-		}
 		n := min(piece, to-from, w.limits.RowGroupRows-f.rows)
 		rows := batch.NewSlice(from, from+n)
-		err := f.encoder.Write(rows)
+		err := f.keep(rows, shared)
 		rows.Release()
 		if err != nil {
 			return w.failed(f, err)
@@ -82,7 +117,7 @@ func (w *Writer) balance(ctx context.Context, f *openFile) error {
 	group := int64(float64(f.pending) * ratio)
 	if f.written+group >= target || group >= target/4 ||
 		f.pending >= w.limits.RowGroupBytes || f.rows >= w.limits.RowGroupRows {
-		if err := w.flush(f); err != nil {
+		if err := w.flush(ctx, f); err != nil {
 			return err
 		}
 		if f.written >= target-target/20 {
@@ -90,34 +125,43 @@ func (w *Writer) balance(ctx context.Context, f *openFile) error {
 		}
 	}
 	for w.pending > w.opts.Memory/2 {
-		var largest *openFile
+		largest := f
 		for _, o := range w.open {
-			if largest == nil || o.pending > largest.pending {
+			if o.pending > largest.pending {
 				largest = o
 			}
 		}
-		if err := w.flush(largest); err != nil {
+		if err := w.flush(ctx, largest); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *Writer) flush(f *openFile) error {
+// flush writes the row group.
+func (w *Writer) flush(ctx context.Context, f *openFile) error {
 	if f.rows == 0 {
 		return nil
 	}
+	if f.encoder == nil {
+		if err := w.start(ctx, f); err != nil {
+			return err
+		}
+	}
+	if err := f.compact(); err != nil {
+		return w.failed(f, err)
+	}
 	before := f.written
-	if err := f.encoder.Flush(); err != nil {
+	if err := f.encoder.WriteRowGroup(f.pieces[0]); err != nil {
 		return w.failed(f, err)
 	}
 	if f.pending > 0 {
-		learnt := float64(f.written-before) / float64(f.pending)
-		w.ratio = (w.ratio + learnt) / 2
+		w.ratio = (w.ratio + float64(f.written-before)/float64(f.pending)) / 2
 	}
+	release(f.pieces)
 	f.encoded += f.pending
 	w.pending -= f.pending
-	f.pending, f.rows = 0, 0
+	f.pieces, f.pending, f.rows = nil, 0, 0
 	return nil
 }
 
@@ -141,23 +185,20 @@ func (w *Writer) start(ctx context.Context, f *openFile) error {
 
 // roll finishes the current file; the partition stays open for the next one.
 func (w *Writer) roll(ctx context.Context, f *openFile) error {
-	if f.encoder == nil {
-		return nil
-	}
-	if err := w.flush(f); err != nil {
+	if err := w.flush(ctx, f); err != nil || f.encoder == nil {
 		return err
 	}
 	file, err := f.encoder.Finish()
 	if err != nil {
 		return w.failed(f, err)
 	}
+	file.Path, file.Attempt, file.Size = f.path, w.opts.Attempt, f.written
+	// Listed before it's committed: when that fails, whether the file became
+	// visible isn't known, and Abort deletes it either way.
+	w.files = append(w.files, file)
 	if err := f.object.Commit(ctx); err != nil {
-		// Whether it became visible isn't known; Abort deletes it either way.
-		w.files = append(w.files, commit.File{Path: f.path})
 		return w.failed(f, err)
 	}
-	file.Path, file.Attempt, file.Size = f.path, w.opts.Attempt, f.written
-	w.files = append(w.files, file)
 	f.object, f.encoder = nil, nil
 	return nil
 }

@@ -267,15 +267,6 @@ func release(batches []arrow.RecordBatch) {
 	}
 }
 
-// size is the length of a batch's buffers.
-func size(batch arrow.RecordBatch) int64 {
-	n := uint64(0)
-	for _, c := range batch.Columns() {
-		n += c.Data().SizeInBytes()
-	}
-	return int64(n)
-}
-
 // concat copies batches into one.
 func concat(schema *arrow.Schema, batches []arrow.RecordBatch) (arrow.RecordBatch, error) {
 	columns := make([]arrow.Array, schema.NumFields())

@@ -31,12 +31,13 @@ import (
 //
 // # Memory
 //
-// Of Options.Memory, half is for rows that were handed to encoders and whose
-// row group isn't written yet; when it's used up, the largest row group is
-// ended. An eighth is for waiting rows; when they are spilled, they are copied
-// twice to be sorted by partition. On top come the batch in hand, the copy of
-// it that's sorted by partition, and the encoders' own dictionaries and pages,
-// which hold the same rows in a smaller form.
+// Rows are kept as they came until their row group is encoded in one go, so
+// that memory is known and not guessed. Of Options.Memory, half is for the row
+// groups; when it's used up, the largest one is written. Encoding one copies it
+// once more. An eighth is for waiting rows; when they are spilled, they are
+// copied twice to be sorted by partition. On top come the batch in hand, its
+// copy sorted by partition, and the pages and dictionary of the one column that
+// is being encoded.
 //
 // # File size
 //
