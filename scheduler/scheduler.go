@@ -2,14 +2,93 @@ package scheduler
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/flightread"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/committer"
+	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/sql"
 )
 
-// Committer is what a root needs; the implementation is package
-// scheduler/committer.
-type Committer interface{}
+// Committer runs commit operators; the implementation is package
+// scheduler/committer's.
+type Committer interface {
+	Run(ctx context.Context, r committer.Root) (commit.Report, error)
+	Lookup(ctx context.Context, name commit.TableName, t commit.Token) (commit.Landed, bool, error)
+	Close()
+}
 
-// Scheduler is a running scheduler.
-type Scheduler struct{ cfg Config }
+// Scheduler is the service. Start serves until Close.
+type Scheduler struct {
+	firnpb.UnimplementedClientServiceServer
+	firnpb.UnimplementedSchedulerServiceServer
+
+	cfg Config
+	log *slog.Logger
+
+	journal   journal.Journal
+	signer    *wire.Signer
+	public    ed25519.PublicKey
+	flight    *flightread.Client
+	committer Committer
+	analyzer  sql.Analyzer
+
+	// loop is the event loop: only functions that it runs touch state.
+	loop  *mailbox
+	state state
+	// scribe writes the journal's job records, in the order of the events.
+	scribe *mailbox
+
+	keys keyLocks
+	// targets are the commit operators that run, by job, for the recorder.
+	targets   sync.Map
+	planSlots chan struct{}
+	rootSlots chan struct{}
+
+	lis    net.Listener
+	server *grpc.Server
+	// life ends when Close has nothing left to finish.
+	life context.Context //nolint:containedctx // the life of the service
+	end  context.CancelFunc
+	// roots are the goroutines that run roots, wg all others.
+	roots, wg sync.WaitGroup
+}
+
+// state is what the event loop owns.
+type state struct {
+	jobs map[string]*job
+	// byKey are the jobs that have not ended, by namespace and key.
+	byKey map[string]*job
+	// cached are the succeeded jobs of mode cached, by fingerprint.
+	cached    map[string]*job
+	executors map[string]*executor
+	attempts  map[string]*attempt
+	uploads   map[string]*upload
+	// ready are the jobs with tasks to dispatch, in turn.
+	ready []*job
+	// polls are the executors that wait for work under pull dispatch.
+	polls []*poll
+	// arrived is closed and replaced when an executor registers.
+	arrived chan struct{}
+	closing bool
+}
 
 // New checks the configuration. Nothing runs before Start.
 func New(cfg Config) (*Scheduler, error) {
@@ -17,15 +96,222 @@ func New(cfg Config) (*Scheduler, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Scheduler{cfg: cfg}, nil
+	return &Scheduler{
+		cfg: cfg, log: cfg.Logger,
+		planSlots: make(chan struct{}, cfg.PlanSlots), rootSlots: make(chan struct{}, cfg.RootSlots),
+		state: state{
+			jobs: map[string]*job{}, byKey: map[string]*job{}, cached: map[string]*job{},
+			executors: map[string]*executor{}, attempts: map[string]*attempt{}, uploads: map[string]*upload{},
+			arrived: make(chan struct{}),
+		},
+	}, nil
 }
 
-// Start opens the journal and serves until Close. ctx bounds the start only.
-func (s *Scheduler) Start(ctx context.Context) error { panic("not yet") }
+// Start opens the journal, says of jobs that an earlier process left running
+// that they were interrupted, and serves until Close. ctx bounds the start
+// only. After an error there's nothing to close.
+func (s *Scheduler) Start(ctx context.Context) (err error) {
+	db, err := journal.Open(ctx, s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	s.journal = db
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}()
+	key, err := ticketKey(s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	s.signer, s.public = wire.NewSigner(key), key.Public().(ed25519.PublicKey)
+	if err := s.interruptJobs(ctx); err != nil {
+		return err
+	}
+	s.lis, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Listen)
+	if err != nil {
+		return &commit.Error{Code: commit.CodeBadRequest, Op: "listen on", Object: s.cfg.Listen, Cause: err, Hint: "Choose a free address with --listen HOST:PORT; port 0 takes any."}
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.flight = flightread.New(flightread.Config{})
+	if s.cfg.newCommitter != nil {
+		s.committer = s.cfg.newCommitter(s.cfg)
+	} else {
+		s.committer = committer.New(committer.Config{Open: s.cfg.Catalogs.OpenTable, Recorder: recorder{s}, Logger: s.log})
+	}
+	s.analyzer = sql.Analyzer{Catalogs: s.cfg.Catalogs, Binder: binder{s}, Parser: s.cfg.Parser}
+	s.loop = newMailbox(s.dispatch)
+	s.scribe = newMailbox(nil)
+	s.wg.Go(s.ticks)
+	s.server = grpc.NewServer(append(wire.ServerOptions(), s.interceptors()...)...)
+	firnpb.RegisterClientServiceServer(s.server, s)
+	firnpb.RegisterSchedulerServiceServer(s.server, s)
+	s.wg.Go(func() {
+		if err := s.server.Serve(s.lis); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			s.log.Error("listener ended", slog.Any("error", err))
+		}
+	})
+	s.log.Info("scheduler ready", slog.String("address", s.Addr()), slog.String("dispatch", s.cfg.Dispatch))
+	return nil
+}
 
-// Addr is the address that the scheduler listens on, host:port.
-func (s *Scheduler) Addr() string { panic("not yet") }
+// Addr is the address that the scheduler listens on, host:port. It is known
+// after Start.
+func (s *Scheduler) Addr() string { return s.lis.Addr().String() }
 
-// Close takes no new work, finishes commits in flight, fails what else runs and
-// waits for all goroutines. ctx bounds the wait.
-func (s *Scheduler) Close(ctx context.Context) error { panic("not yet") }
+// Close takes no new work, fails the jobs that have not reached their point of
+// no return, finishes the commits in flight, and waits for all goroutines. Until
+// ctx ends, or for Config.CloseTimeout, it goes on answering who waits for a
+// commit; the commits themselves are finished in any case.
+func (s *Scheduler) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CloseTimeout)
+	defer cancel()
+	var open []chan struct{}
+	_ = s.loop.call(ctx, func() {
+		s.state.closing = true
+		for _, j := range s.state.byKey {
+			s.failJob(j, errClosing())
+			open = append(open, j.published)
+		}
+		s.releasePolls()
+	})
+	for _, published := range open {
+		select {
+		case <-published:
+		case <-ctx.Done():
+		}
+	}
+	stopped := make(chan struct{})
+	go func() { s.server.GracefulStop(); close(stopped) }()
+	grace, stopGrace := context.WithTimeout(ctx, time.Second)
+	defer stopGrace()
+	select {
+	case <-stopped:
+	case <-grace.Done():
+		s.server.Stop()
+		<-stopped
+	}
+	s.end()
+	s.committer.Close()
+	s.roots.Wait()
+	_ = s.loop.call(context.WithoutCancel(ctx), func() {
+		for _, e := range s.state.executors {
+			s.dropExecutor(e)
+		}
+	})
+	s.loop.close()
+	s.wg.Wait()
+	s.scribe.close()
+	return errors.Join(s.flight.Close(), s.journal.Close())
+}
+
+// ticks lets the event loop look at the time.
+func (s *Scheduler) ticks() {
+	t := time.NewTicker(min(s.cfg.HeartbeatInterval, s.cfg.ResultTTL, s.cfg.UploadTTL) / 2)
+	defer t.Stop()
+	for {
+		select {
+		case now := <-t.C:
+			s.loop.put(func() { s.tick(now) })
+		case <-s.life.Done():
+			return
+		}
+	}
+}
+
+func (s *Scheduler) tick(now time.Time) {
+	for _, e := range s.state.executors {
+		if now.Sub(e.seen) > s.cfg.ExecutorTimeout {
+			s.loseExecutor(e, "no heartbeat")
+		}
+	}
+	for id, j := range s.state.jobs {
+		if j.isPublished() && now.After(j.expires) {
+			s.expire(j)
+			delete(s.state.jobs, id)
+		}
+	}
+	for id, u := range s.state.uploads {
+		if now.After(u.expires) && u.users == 0 {
+			s.freeUpload(id)
+		}
+	}
+}
+
+// interruptJobs ends the jobs that the journal has as running: no process runs
+// them any more.
+func (s *Scheduler) interruptJobs(ctx context.Context) error {
+	running, err := s.journal.Jobs(ctx, journal.Filter{Running: true})
+	if err != nil {
+		return err
+	}
+	for _, r := range running {
+		u, err := s.journal.Unit(ctx, r.ID)
+		if err != nil && !errors.Is(err, journal.ErrNotFound) {
+			return err
+		}
+		if err := s.journal.PutJob(ctx, interrupted(r, u, time.Now())); err != nil {
+			return err
+		}
+		s.log.LogAttrs(ctx, slog.LevelWarn, "job was interrupted", slog.String("job_id", r.ID), slog.String("commit", string(u.State)))
+	}
+	return nil
+}
+
+// ticketKey reads the key that signs tickets, or makes it. It is kept so that
+// tickets outlive a restart of the scheduler.
+func ticketKey(dir string) (ed25519.PrivateKey, error) {
+	path := filepath.Join(dir, "ticket.key")
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		block, _ := pem.Decode(raw)
+		if block == nil || len(block.Bytes) != ed25519.SeedSize {
+			return nil, &commit.Error{Code: commit.CodeJournal, Op: "read", Object: path, Cause: errors.New("it holds no key"), Hint: "Delete the file; a new key is made."}
+		}
+		return ed25519.NewKeyFromSeed(block.Bytes), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, &commit.Error{Code: commit.CodeJournal, Op: "read", Object: path, Cause: err}
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a key for tickets: %w", err)
+	}
+	raw = pem.EncodeToMemory(&pem.Block{Type: "FIRN TICKET KEY", Bytes: key.Seed()})
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		return nil, &commit.Error{Code: commit.CodeJournal, Op: "write", Object: path, Cause: err}
+	}
+	return key, nil
+}
+
+// interceptors turn errors into statuses that keep them, and a panic in a
+// handler into an error: nothing that a peer sends ends the process.
+func (s *Scheduler) interceptors() []grpc.ServerOption {
+	recovered := func(ctx context.Context, method string, err *error) {
+		if p := recover(); p != nil {
+			s.logPanic(ctx, method, p)
+			*err = fmt.Errorf("%s: internal fault: %v", method, p)
+		}
+		*err = wire.ToStatus(*err)
+	}
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp any, err error) {
+			defer recovered(ctx, info.FullMethod, &err)
+			return h(ctx, req)
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
+			defer recovered(ss.Context(), info.FullMethod, &err)
+			return h(srv, ss)
+		}),
+	}
+}
+
+func newID(prefix string) string { return prefix + uuid.Must(uuid.NewV7()).String() }
+
+func errClosing() error {
+	return &commit.Error{
+		Code: commit.CodeSchedulerClosing, Op: "run job", Cause: errors.New("the scheduler is shutting down"),
+		Hint: "Send the statement again with the same idempotency key once the scheduler is back.",
+	}
+}

@@ -11,15 +11,11 @@ const jobColumns = `id, namespace, key, fingerprint, statement, sql, tbl, state,
 
 // PutJob implements Journal.
 func (j *SQLite) PutJob(ctx context.Context, r Job) error {
-	status := r.Status
-	if status == nil {
-		status = []byte{}
-	}
 	_, err := j.db.ExecContext(ctx, `
 		INSERT INTO jobs (`+jobColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, commit_state = excluded.commit_state,
 			error = excluded.error, status = excluded.status, tbl = excluded.tbl, ended_ms = excluded.ended_ms`,
-		r.ID, r.Namespace, r.Key, r.Fingerprint, r.Statement, r.SQL, r.Table, r.State, string(r.Commit), r.Error, status,
+		r.ID, r.Namespace, r.Key, r.Fingerprint, r.Statement, r.SQL, r.Table, r.State, string(r.Commit), r.Error, blob(r.Status),
 		millis(r.Submitted), millis(r.Ended))
 	return problem("record job", r.ID, err)
 }

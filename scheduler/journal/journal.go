@@ -110,6 +110,8 @@ type Unit struct {
 	TableUUID, Branch     string
 	Operation             commit.Operation
 	SchemaID, SpecID      int
+	// SchemaJSON and SpecJSON are what the files were written with.
+	SchemaJSON, SpecJSON []byte
 	Prefix                string
 	Files, Rows, Bytes    int64
 	Tasks                 int

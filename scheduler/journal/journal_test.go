@@ -109,7 +109,7 @@ func TestJobs(t *testing.T) {
 func unit(jobID, key string) journal.Unit {
 	u := journal.Unit{
 		JobID: jobID, Namespace: "default", Key: key, Table: commit.TableName{Catalog: "lake", Namespace: []string{"a", "b"}, Name: "t"},
-		TableUUID: "uuid", Branch: "main", Operation: commit.OperationAppend, SchemaID: 1, SpecID: 2,
+		TableUUID: "uuid", Branch: "main", Operation: commit.OperationAppend, SchemaID: 1, SpecID: 2, SchemaJSON: []byte(`{}`), SpecJSON: []byte(`[]`),
 		Prefix: "file:///w/data/" + jobID + "/", Files: 3, Rows: 30, Bytes: 300, Tasks: 2, Sealed: at,
 	}
 	u.Token = commit.NewToken(commit.TokenInput{Namespace: "default", Key: key, TableUUID: "uuid", Branch: "main"})

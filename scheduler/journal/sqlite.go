@@ -38,6 +38,7 @@ CREATE TABLE units (
 	token TEXT NOT NULL, digest TEXT NOT NULL,
 	table_name TEXT NOT NULL, table_uuid TEXT NOT NULL, branch TEXT NOT NULL,
 	operation TEXT NOT NULL, schema_id INTEGER NOT NULL, spec_id INTEGER NOT NULL,
+	schema_json BLOB NOT NULL, spec_json BLOB NOT NULL,
 	prefix TEXT NOT NULL, files INTEGER NOT NULL, row_count INTEGER NOT NULL,
 	bytes INTEGER NOT NULL, tasks INTEGER NOT NULL, sealed_ms INTEGER NOT NULL,
 	state TEXT NOT NULL, reason TEXT NOT NULL, cause TEXT NOT NULL

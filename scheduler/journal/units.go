@@ -11,7 +11,7 @@ import (
 )
 
 const unitColumns = `job_id, namespace, key, token, digest, table_name, table_uuid, branch, operation, schema_id, spec_id,
-	prefix, files, row_count, bytes, tasks, sealed_ms, state, reason, cause`
+	schema_json, spec_json,	prefix, files, row_count, bytes, tasks, sealed_ms, state, reason, cause`
 
 // Seal implements Journal.
 func (j *SQLite) Seal(ctx context.Context, u Unit, manifest []byte) error {
@@ -19,18 +19,15 @@ func (j *SQLite) Seal(ctx context.Context, u Unit, manifest []byte) error {
 	if err != nil {
 		return err
 	}
-	if manifest == nil {
-		manifest = []byte{}
-	}
 	return problem("seal commit of", u.JobID, j.tx(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO units (`+unitColumns+`)
-			VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'','')`,
+			VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'','')`,
 			u.JobID, u.Namespace, u.Key, u.Token.String(), u.Digest.String(), string(table), u.TableUUID, u.Branch,
-			string(u.Operation), u.SchemaID, u.SpecID, u.Prefix, u.Files, u.Rows, u.Bytes, u.Tasks, millis(u.Sealed),
+			string(u.Operation), u.SchemaID, u.SpecID, blob(u.SchemaJSON), blob(u.SpecJSON), u.Prefix, u.Files, u.Rows, u.Bytes, u.Tasks, millis(u.Sealed),
 			string(UnitSealed)); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO manifests VALUES (?, ?)`, u.JobID, manifest)
+		_, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO manifests VALUES (?, ?)`, u.JobID, blob(manifest))
 		return err
 	}))
 }
@@ -172,7 +169,7 @@ func scanUnit(s scanner) (Unit, error) {
 	var token, digest, table string
 	var sealed int64
 	err := s.Scan(&u.JobID, &u.Namespace, &u.Key, &token, &digest, &table, &u.TableUUID, &u.Branch, (*string)(&u.Operation),
-		&u.SchemaID, &u.SpecID, &u.Prefix, &u.Files, &u.Rows, &u.Bytes, &u.Tasks, &sealed,
+		&u.SchemaID, &u.SpecID, &u.SchemaJSON, &u.SpecJSON, &u.Prefix, &u.Files, &u.Rows, &u.Bytes, &u.Tasks, &sealed,
 		(*string)(&u.State), (*string)(&u.Reason), &u.Cause, &u.Sends)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -200,4 +197,12 @@ func one(res sql.Result, err error) error {
 		err = ErrNotFound
 	}
 	return err
+}
+
+// blob is b where NULL isn't allowed.
+func blob(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
 }

@@ -1,0 +1,161 @@
+package scheduler
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+
+	"time"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/journal"
+)
+
+// defaultNamespace is the namespace of keys while there's one principal.
+const defaultNamespace = "default"
+
+// maxKey bounds an idempotency key: it is stored with the commit.
+const maxKey = 512
+
+// fingerprint identifies what a key was submitted with.
+func fingerprint(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write([]byte(p))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// submit admits a job under its key. The answer is the status of the job that
+// stands for the key: a new one, the one that runs, or the one that has
+// committed.
+//
+// Submissions of one key are admitted one at a time, so that two of them that
+// come at once can't both find nothing.
+func (s *Scheduler) submit(ctx context.Context, sub submission) (*firnpb.JobStatus, error) {
+	if len(sub.key) > maxKey {
+		return nil, &commit.Error{
+			Code: commit.CodeBadRequest, Op: "admit statement", Cause: fmt.Errorf("the idempotency key has %d bytes; at most %d are allowed", len(sub.key), maxKey),
+			Hint: "Use a shorter key.",
+		}
+	}
+	unlock, err := s.keys.lock(ctx, sub.namespace+"\x00"+sub.key)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	var running *job
+	if err := s.loop.call(ctx, func() {
+		running = s.state.byKey[sub.namespace+"\x00"+sub.key]
+		if running == nil && sub.mode == plan.ModeCached {
+			if c := s.state.cached[sub.fingerprint]; c != nil && c.isPublished() {
+				c.expires = time.Now().Add(s.cfg.ResultTTL)
+				c.partitions = partitionsOf(s.locations(c, c.graph.Accepted(), c.expires))
+				running = c
+			}
+		}
+	}); err != nil {
+		return nil, err
+	}
+	if running != nil {
+		if running.fingerprint != sub.fingerprint {
+			return nil, errKeyReused(sub.key, running.id)
+		}
+		return s.view(ctx, running)
+	}
+
+	earlier, err := s.journal.JobByKey(ctx, sub.namespace, sub.key)
+	found := err == nil
+	if err != nil && !errors.Is(err, journal.ErrNotFound) {
+		return nil, err
+	}
+	if found && earlier.Fingerprint != sub.fingerprint {
+		return nil, errKeyReused(sub.key, earlier.ID)
+	}
+	if found && earlier.Commit == commit.CommitCommitted {
+		if st, err := recorded(earlier); err == nil && st.GetReport() != nil {
+			return deduplicated(st), nil
+		}
+		// The process ended between the commit and the record of the job's
+		// end: the table has the token.
+	}
+	j := newJob(sub, time.Now())
+	if found && earlier.Commit == commit.CommitUnknown {
+		j.unresolved = earlier.ID
+	}
+	return s.begin(ctx, j)
+}
+
+// begin records a new job and starts to plan it.
+func (s *Scheduler) begin(ctx context.Context, j *job) (*firnpb.JobStatus, error) {
+	if j.target.Name != "" {
+		j.table = j.target.String()
+	}
+	if err := s.journal.PutJob(ctx, s.record(j)); err != nil {
+		return nil, err
+	}
+	var st *firnpb.JobStatus
+	err := s.loop.call(context.WithoutCancel(ctx), func() {
+		s.state.jobs[j.id] = j
+		s.state.byKey[j.keyID()] = j
+		if s.state.closing {
+			s.endEarly(j, "failed", errClosing())
+		} else {
+			s.startPlanning(j)
+		}
+		st = s.status(j)
+	})
+	return st, err
+}
+
+func errKeyReused(key, job string) error {
+	return &commit.Error{
+		Code: commit.CodeKeyReused, Op: "admit statement", Object: key,
+		Cause: fmt.Errorf("the idempotency key belongs to job %s, which is another statement or has another session", job),
+		Tried: "nothing was run",
+		Hint:  "Use a fresh key for another statement; use the old key only to repeat the statement it was first sent with.",
+	}
+}
+
+// keyLocks gives one holder at a time to each key.
+type keyLocks struct {
+	mu   sync.Mutex
+	held map[string]chan struct{}
+}
+
+func (k *keyLocks) lock(ctx context.Context, key string) (unlock func(), err error) {
+	for {
+		k.mu.Lock()
+		free := k.held[key]
+		if free == nil {
+			free = make(chan struct{})
+			if k.held == nil {
+				k.held = map[string]chan struct{}{}
+			}
+			k.held[key] = free
+			k.mu.Unlock()
+			return func() {
+				k.mu.Lock()
+				delete(k.held, key)
+				k.mu.Unlock()
+				close(free)
+			}, nil
+		}
+		k.mu.Unlock()
+		select {
+		case <-free:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/sql"
+)
+
+// Execute implements firnpb.ClientServiceServer.
+func (s *Scheduler) Execute(ctx context.Context, r *firnpb.ExecuteRequest) (*firnpb.ExecuteResponse, error) {
+	if err := checkVersion("talk to client", "", r.GetProtocolVersion()); err != nil {
+		return nil, err
+	}
+	mode := plan.Mode(r.GetMode())
+	switch mode {
+	case "":
+		mode = plan.ModeStaged
+	case plan.ModeStaged, plan.ModePipelined, plan.ModeCached:
+	default:
+		return nil, badRequest("run statement", fmt.Errorf("mode %q isn't one of %s, %s and %s", mode, plan.ModeStaged, plan.ModePipelined, plan.ModeCached))
+	}
+	if r.GetRejectLimit() < 0 {
+		return nil, badRequest("run statement", fmt.Errorf("the reject limit is %d; want 0 or more", r.GetRejectLimit()))
+	}
+	zone := r.GetTimeZone()
+	if zone == "" {
+		zone = "UTC"
+	}
+	if _, err := time.LoadLocation(zone); err != nil || zone == "Local" {
+		return nil, badRequest("run statement", fmt.Errorf("time zone %q isn't known", zone))
+	}
+	sub := submission{namespace: defaultNamespace, key: r.GetIdempotencyKey(), mode: mode, timeZone: zone}
+	if sub.key == "" {
+		sub.key = newID("")
+	}
+	if len(r.GetPhysical()) > 0 {
+		return s.executePhysical(ctx, r, sub)
+	}
+	return s.executeSQL(ctx, r, sub)
+}
+
+func (s *Scheduler) executeSQL(ctx context.Context, r *firnpb.ExecuteRequest, sub submission) (*firnpb.ExecuteResponse, error) {
+	session := plan.Session{Catalog: r.GetSession().GetCatalog(), Namespace: r.GetSession().GetNamespace()}
+	stmt, err := oneStatement(r.GetSql())
+	if err != nil {
+		return nil, err
+	}
+	resp := &firnpb.ExecuteResponse{Statement: stmt.Kind, Session: r.GetSession()}
+	logical := func(st sql.Statement) error {
+		sub.statement, sub.sql = st.Kind, st.Text
+		sub.plan = &plan.Logical{SQL: st.Text, Session: session, RejectLimit: r.GetRejectLimit()}
+		if in, ok := st.Body.(*sql.Insert); ok {
+			sub.target, err = s.analyzer.ResolveTable(ctx, in.Target, session)
+		}
+		return err
+	}
+	switch body := stmt.Body.(type) {
+	case *sql.Insert, *sql.Select:
+		if err := logical(stmt); err != nil {
+			return nil, err
+		}
+		sub.fingerprint = fingerprint("sql", sub.sql, session.Catalog, strings.Join(session.Namespace, "\x00"), sub.target.String(), sub.timeZone, string(sub.mode), fmt.Sprint(r.GetRejectLimit()))
+		resp.Job, err = s.submit(ctx, sub)
+		return resp, err
+	case *sql.Explain:
+		if err := logical(body.Statement); err != nil {
+			return nil, err
+		}
+		text, err := s.explain(ctx, sub)
+		if err != nil {
+			return nil, err
+		}
+		resp.RowsIpc, err = planRows(text)
+		return resp, err
+	default:
+		res, err := s.analyzer.RunCatalogStatement(ctx, stmt, session)
+		if err != nil {
+			return nil, err
+		}
+		resp.Statement = res.Statement
+		resp.Session = &firnpb.Session{Catalog: res.Session.Catalog, Namespace: res.Session.Namespace}
+		resp.RowsIpc, err = resultRows(res)
+		return resp, err
+	}
+}
+
+// executePhysical runs a plan that the client bound itself.
+func (s *Scheduler) executePhysical(ctx context.Context, r *firnpb.ExecuteRequest, sub submission) (*firnpb.ExecuteResponse, error) {
+	top, err := plan.Decode(r.GetPhysical())
+	if err != nil {
+		return nil, &commit.Error{Code: commit.CodeBadPlan, Op: "read plan", Cause: err, Hint: "Send what plan.Encode wrote."}
+	}
+	sub.plan, sub.statement = top, "PLAN"
+	if c, ok := top.(*plan.Commit); ok {
+		sub.target = c.Target.Name
+	}
+	sub.fingerprint = fingerprint("physical", string(r.GetPhysical()), sub.timeZone, string(sub.mode))
+	st, err := s.submit(ctx, sub)
+	return &firnpb.ExecuteResponse{Statement: sub.statement, Session: r.GetSession(), Job: st}, err
+}
+
+// oneStatement parses a text that is exactly one statement.
+func oneStatement(text string) (sql.Statement, error) {
+	stmts, err := sql.Parse(text)
+	if err != nil {
+		return sql.Statement{}, err
+	}
+	if len(stmts) != 1 {
+		return sql.Statement{}, &commit.Error{
+			Code: commit.CodeOneStatement, Op: "read statement", Cause: fmt.Errorf("a request carries one statement; this text has %d", len(stmts)),
+			Hint: "Send the statements one by one.",
+		}
+	}
+	return stmts[0], nil
+}
+
+func badRequest(op string, cause error) error {
+	return &commit.Error{Code: commit.CodeBadRequest, Op: op, Cause: cause, Hint: "See the cause."}
+}
+
+// find looks a job up, first among those in memory: by id, or the newest of a
+// key. Exactly one of the results is set.
+func (s *Scheduler) find(ctx context.Context, r *firnpb.JobRequest) (*job, *firnpb.JobStatus, error) {
+	var j *job
+	id, key := r.GetJobId(), r.GetIdempotencyKey()
+	if err := s.loop.call(ctx, func() {
+		if id != "" {
+			j = s.state.jobs[id]
+		} else {
+			j = s.state.byKey[defaultNamespace+"\x00"+key]
+		}
+	}); err != nil || j != nil {
+		return j, nil, err
+	}
+	var rec journal.Job
+	var err error
+	if id != "" {
+		rec, err = s.journal.Job(ctx, id)
+	} else {
+		rec, err = s.journal.JobByKey(ctx, defaultNamespace, key)
+	}
+	if errors.Is(err, journal.ErrNotFound) {
+		err = &commit.Error{
+			Code: commit.CodeJobNotFound, Op: "find job", Object: id + key, Cause: errors.New("the scheduler has no record of it"),
+			Hint: "`firn job list` shows the jobs there are.",
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if id == "" {
+		// A job that has ended may still hold rows.
+		if err := s.loop.call(ctx, func() { j = s.state.jobs[rec.ID] }); err != nil || j != nil {
+			return j, nil, err
+		}
+	}
+	st, err := recorded(rec)
+	return nil, st, err
+}
+
+// view is the job's status. A job's end isn't told before the journal has it.
+func (s *Scheduler) view(ctx context.Context, j *job) (*firnpb.JobStatus, error) {
+	st, _, err := s.viewChanged(ctx, j)
+	return st, err
+}
+
+func (s *Scheduler) viewChanged(ctx context.Context, j *job) (*firnpb.JobStatus, chan struct{}, error) {
+	var st *firnpb.JobStatus
+	var changed chan struct{}
+	for {
+		hold := false
+		if err := s.loop.call(ctx, func() {
+			hold = j.hasEnded() && !j.isPublished()
+			st, changed = s.status(j), j.changed
+		}); err != nil {
+			return nil, nil, err
+		}
+		if !hold {
+			return st, changed, nil
+		}
+		select {
+		case <-j.published:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// GetJob implements firnpb.ClientServiceServer.
+func (s *Scheduler) GetJob(ctx context.Context, r *firnpb.JobRequest) (*firnpb.JobStatus, error) {
+	j, st, err := s.find(ctx, r)
+	if j != nil {
+		return s.view(ctx, j)
+	}
+	return st, err
+}
+
+// WatchJob implements firnpb.ClientServiceServer. Changes that come faster than
+// the client takes them are told together.
+func (s *Scheduler) WatchJob(r *firnpb.JobRequest, stream grpc.ServerStreamingServer[firnpb.JobStatus]) error {
+	ctx := stream.Context()
+	j, st, err := s.find(ctx, r)
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return stream.Send(st)
+	}
+	for {
+		st, changed, err := s.viewChanged(ctx, j)
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(st); err != nil {
+			return err
+		}
+		if j.isPublished() && endedState(st.GetState()) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func endedState(state string) bool {
+	switch graph.State(state) {
+	case graph.Succeeded, graph.JobFailed, graph.Cancelled:
+		return true
+	default:
+		return false
+	}
+}
+
+// ListJobs implements firnpb.ClientServiceServer. The newest come first; plans,
+// rows and tickets are left out.
+func (s *Scheduler) ListJobs(ctx context.Context, r *firnpb.ListJobsRequest) (*firnpb.ListJobsResponse, error) {
+	live := map[string]*firnpb.JobStatus{}
+	if err := s.loop.call(ctx, func() {
+		for id, j := range s.state.jobs {
+			if !j.hasEnded() {
+				live[id] = s.status(j)
+			}
+		}
+	}); err != nil {
+		return nil, err
+	}
+	// The journal has a running job as it was admitted, so states are compared
+	// here.
+	records, err := s.journal.Jobs(ctx, journal.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	resp := &firnpb.ListJobsResponse{}
+	for _, rec := range records {
+		if r.GetLimit() > 0 && len(resp.Jobs) >= int(r.GetLimit()) {
+			break
+		}
+		st := live[rec.ID]
+		if st == nil {
+			if st, err = recorded(rec); err != nil {
+				return nil, err
+			}
+		}
+		if r.GetState() != "" && st.GetState() != r.GetState() {
+			continue
+		}
+		st.Partitions, st.InlineResult, st.ResultSchema, st.PlanText = nil, nil, nil, ""
+		resp.Jobs = append(resp.Jobs, st)
+	}
+	return resp, nil
+}
+
+// CancelJob implements firnpb.ClientServiceServer. Up to the point of no return
+// the cancel wins; after it the answer says that a commit is in flight.
+func (s *Scheduler) CancelJob(ctx context.Context, r *firnpb.JobRequest) (*firnpb.CancelJobResponse, error) {
+	j, st, err := s.find(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	resp := &firnpb.CancelJobResponse{Answer: graph.AnswerAlreadyEnded, Job: st}
+	if j == nil {
+		return resp, nil
+	}
+	if err := s.loop.call(ctx, func() { resp.Answer = s.cancelJob(j) }); err != nil {
+		return nil, err
+	}
+	resp.Job, err = s.view(ctx, j)
+	return resp, err
+}
+
+func (s *Scheduler) cancelJob(j *job) string {
+	if j.graph == nil {
+		if j.hasEnded() {
+			return graph.AnswerAlreadyEnded
+		}
+		s.endEarly(j, graph.Cancelled, nil)
+		return graph.AnswerCancelled
+	}
+	for _, a := range s.apply(j, graph.CancelRequested{}) {
+		if answer, ok := a.(graph.CancelAnswer); ok {
+			return answer.Answer
+		}
+	}
+	return graph.AnswerAlreadyEnded
+}
+
+var _ firnpb.ClientServiceServer = (*Scheduler)(nil)
+
+// wireSession reads a session from a request.
+func wireSession(p *firnpb.Session) plan.Session {
+	return plan.Session{Catalog: p.GetCatalog(), Namespace: p.GetNamespace()}
+}

@@ -1,0 +1,193 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/graph"
+)
+
+// ticketTTL is how long a running job's own tickets hold: longer than any task
+// waits before it opens its input.
+const ticketTTL = 24 * time.Hour
+
+// poll is an executor's wait for work under pull dispatch.
+type poll struct {
+	executor *executor
+	free     int
+	// tasks gets one value, or is closed when there's none to be had.
+	tasks chan []*firnpb.TaskDefinition
+}
+
+// dispatch gives queued tasks to free slots. It runs after each event; jobs take
+// turns task by task, so that a large one doesn't hold up a small one.
+func (s *Scheduler) dispatch() {
+	if len(s.state.ready) == 0 {
+		return
+	}
+	if s.cfg.Dispatch == DispatchPull {
+		s.answerPolls()
+		return
+	}
+	batches := map[*executor][]*firnpb.TaskDefinition{}
+	for len(s.state.ready) > 0 {
+		e := s.leastBusy(func(e *executor) bool { return e.free() > 0 })
+		if e == nil {
+			break
+		}
+		if t := s.launchNext(e); t != nil {
+			batches[e] = append(batches[e], t)
+		}
+	}
+	for e, tasks := range batches {
+		s.send(e, "launch tasks", true, func(ctx context.Context) error {
+			_, err := e.rpc.LaunchTasks(ctx, &firnpb.LaunchTasksRequest{Tasks: tasks}, grpc.WaitForReady(true))
+			return err
+		})
+	}
+}
+
+// answerPolls shares the queued tasks out between the executors that wait, so
+// that the first to ask doesn't take all.
+func (s *Scheduler) answerPolls() {
+	for len(s.state.polls) > 0 && len(s.state.ready) > 0 {
+		waiting := 0
+		for _, j := range s.state.ready {
+			waiting += len(j.queue)
+		}
+		p := s.state.polls[0]
+		s.state.polls = s.state.polls[1:]
+		n := min(p.free, p.executor.free(), max(1, (waiting+len(s.state.executors)-1)/len(s.state.executors)))
+		var tasks []*firnpb.TaskDefinition
+		for len(tasks) < n && len(s.state.ready) > 0 {
+			if t := s.launchNext(p.executor); t != nil {
+				tasks = append(tasks, t)
+			}
+		}
+		p.tasks <- tasks
+	}
+}
+
+// releasePolls answers every poll with nothing.
+func (s *Scheduler) releasePolls() {
+	for _, p := range s.state.polls {
+		close(p.tasks)
+	}
+	s.state.polls = nil
+}
+
+// launchNext takes the next queued task and starts an attempt of it on e. Nil:
+// the job had no task after all.
+func (s *Scheduler) launchNext(e *executor) *firnpb.TaskDefinition {
+	j := s.state.ready[0]
+	s.state.ready = s.state.ready[1:]
+	if len(j.queue) == 0 {
+		return nil
+	}
+	run := j.queue[0]
+	j.queue = j.queue[1:]
+	if len(j.queue) > 0 {
+		s.state.ready = append(s.state.ready, j)
+	}
+	s.use(e)
+	a := &attempt{id: newID("a-"), job: j, task: run.Task, stageAttempt: run.StageAttempt, executor: e}
+	def, err := s.definition(a, run.Inputs)
+	if err != nil {
+		s.apply(j, graph.Failed{Err: err})
+		return nil
+	}
+	s.state.attempts[a.id], e.running[a.id] = a, a
+	s.apply(j, graph.TaskLaunched{Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id})
+	if s.state.attempts[a.id] != a { // taken back at once
+		return nil
+	}
+	s.log.Debug("task launched", slog.String("job_id", j.id), slog.Int("stage", a.task.Stage), slog.Int("task", a.task.Task),
+		slog.String("attempt", a.id), slog.String("executor", e.id))
+	return def
+}
+
+func (s *Scheduler) definition(a *attempt, inputs []graph.Accepted) (*firnpb.TaskDefinition, error) {
+	j := a.job
+	stage := &j.planned.Stages[a.task.Stage]
+	fragment, err := j.planned.Fragment(stage.ID, a.task.Task, s.locations(j, inputs, time.Now().Add(ticketTTL)))
+	if err != nil {
+		return nil, err
+	}
+	return &firnpb.TaskDefinition{
+		JobId: j.id, Stage: uint32(a.task.Stage), StageAttempt: uint32(a.stageAttempt), Task: uint32(a.task.Task),
+		AttemptId: a.id, Fragment: fragment, MemoryBytes: a.executor.memory / int64(max(a.executor.slots, 1)),
+		NowUnixUs: j.now.UnixMicro(), TimeZone: j.timeZone, Outputs: uint32(stage.Outputs), Manifests: stage.Manifests,
+	}, nil
+}
+
+// locations says where accepted outputs can be read. An executor that is gone
+// has no address; reading from it then fails as lost input.
+func (s *Scheduler) locations(j *job, inputs []graph.Accepted, expires time.Time) []plan.ShuffleLocation {
+	all := make([]plan.ShuffleLocation, 0, len(inputs))
+	for _, in := range inputs {
+		l := plan.ShuffleLocation{
+			Job: j.id, Stage: in.Task.Stage, Task: in.Task.Task, Attempt: in.Attempt, Output: in.Output.Partition,
+			Executor: in.Executor, Rows: in.Output.Rows, Bytes: in.Output.Bytes,
+			Ticket: s.signer.Sign(&firnpb.Ticket{
+				Purpose: wire.PurposeRead, JobId: j.id, Stage: uint32(in.Task.Stage), Task: uint32(in.Task.Task),
+				AttemptId: in.Attempt, Output: uint32(in.Output.Partition), ExecutorId: in.Executor,
+				ExpiresUnixMs: expires.UnixMilli(),
+			}),
+		}
+		if e := s.state.executors[in.Executor]; e != nil {
+			l.Address = e.flight
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// enqueue queues a task of a job.
+func (s *Scheduler) enqueue(j *job, run graph.RunTask) {
+	j.queue = append(j.queue, run)
+	if !slices.Contains(s.state.ready, j) {
+		s.state.ready = append(s.state.ready, j)
+	}
+}
+
+// cancelTask takes a task out of the queue or off its executor.
+func (s *Scheduler) cancelTask(j *job, c graph.CancelTask) {
+	if c.Attempt == "" {
+		j.queue = slices.DeleteFunc(j.queue, func(r graph.RunTask) bool { return r.Task == c.Task })
+		return
+	}
+	a := s.state.attempts[c.Attempt]
+	if a == nil {
+		return
+	}
+	s.endAttempt(a)
+	e := a.executor
+	s.send(e, "cancel task", false, func(ctx context.Context) error {
+		_, err := e.rpc.CancelTasks(ctx, &firnpb.CancelTasksRequest{AttemptIds: []string{c.Attempt}})
+		return err
+	})
+}
+
+// freeData removes shuffle data of a job, or of an upload, on all executors.
+func (s *Scheduler) freeData(id string, stages []int) {
+	req := &firnpb.FreeJobDataRequest{JobId: id}
+	for _, n := range stages {
+		req.Stages = append(req.Stages, uint32(n))
+	}
+	for _, e := range s.state.executors {
+		s.send(e, "free job data", false, func(ctx context.Context) error {
+			_, err := e.rpc.FreeJobData(ctx, req)
+			return err
+		})
+	}
+}
+
+func compareIDs(a, b string) int { return strings.Compare(a, b) }

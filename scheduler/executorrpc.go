@@ -1,0 +1,163 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/graph"
+)
+
+// maxPoll bounds how long a poll for work waits.
+const maxPoll = time.Minute
+
+func checkVersion(op, who string, got uint32) error {
+	if got == wire.ProtocolVersion {
+		return nil
+	}
+	return &commit.Error{
+		Code: commit.CodeProtocolVersion, Op: op, Object: who,
+		Cause: fmt.Errorf("it speaks version %d of the protocol, the scheduler version %d", got, wire.ProtocolVersion),
+		Hint:  "Run the same version of firn everywhere.",
+	}
+}
+
+// Register implements firnpb.SchedulerServiceServer.
+func (s *Scheduler) Register(ctx context.Context, r *firnpb.RegisterRequest) (*firnpb.RegisterResponse, error) {
+	if err := checkVersion("register executor", r.GetExecutorId(), r.GetProtocolVersion()); err != nil {
+		return nil, err
+	}
+	const maxSlots = 4096
+	if r.GetExecutorId() == "" || r.GetIncarnation() == "" || r.GetSlots() < 1 || r.GetSlots() > maxSlots ||
+		r.GetControlAddress() == "" || r.GetFlightAddress() == "" {
+		return nil, &commit.Error{
+			Code: commit.CodeBadRequest, Op: "register executor", Object: r.GetExecutorId(),
+			Cause: fmt.Errorf("want an id, an incarnation, two addresses and 1 to %d slots; got %d slots", maxSlots, r.GetSlots()),
+		}
+	}
+	var err error
+	if cerr := s.loop.call(ctx, func() { err = s.register(r) }); cerr != nil || err != nil {
+		return nil, errors.Join(cerr, err)
+	}
+	return &firnpb.RegisterResponse{
+		TicketPublicKey: s.public, HeartbeatMs: uint32(s.cfg.HeartbeatInterval.Milliseconds()), Dispatch: s.cfg.Dispatch,
+		ClusterId: s.journal.Incarnation(), LocalAllow: s.cfg.LocalAllow,
+	}, nil
+}
+
+// Heartbeat implements firnpb.SchedulerServiceServer.
+func (s *Scheduler) Heartbeat(ctx context.Context, r *firnpb.HeartbeatRequest) (*firnpb.HeartbeatResponse, error) {
+	resp := &firnpb.HeartbeatResponse{}
+	err := s.loop.call(ctx, func() {
+		if e := s.known(r.GetExecutorId(), r.GetIncarnation()); e != nil {
+			resp.Known = true
+			resp.CancelAttempts = s.heartbeat(e, r.GetRunningAttempts())
+		}
+	})
+	return resp, err
+}
+
+// PollWork implements firnpb.SchedulerServiceServer.
+func (s *Scheduler) PollWork(ctx context.Context, r *firnpb.PollWorkRequest) (*firnpb.PollWorkResponse, error) {
+	wait := min(time.Duration(r.GetWaitMs())*time.Millisecond, maxPoll)
+	p := &poll{free: int(r.GetFreeSlots()), tasks: make(chan []*firnpb.TaskDefinition, 1)}
+	known := false
+	if err := s.loop.call(ctx, func() {
+		p.executor = s.known(r.GetExecutorId(), r.GetIncarnation())
+		known = p.executor != nil
+		switch {
+		case known && !s.state.closing && p.free > 0 && s.cfg.Dispatch == DispatchPull:
+			s.state.polls = append(s.state.polls, p)
+		default:
+			close(p.tasks)
+		}
+	}); err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case tasks := <-p.tasks:
+		return &firnpb.PollWorkResponse{Known: known, Tasks: tasks}, nil
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	// The poll leaves the queue, or was answered meanwhile: tasks that a caller
+	// who has gone was given are found missing by its next heartbeats.
+	if !s.loop.put(func() { s.leavePoll(p) }) {
+		return nil, errClosing()
+	}
+	return &firnpb.PollWorkResponse{Known: known, Tasks: <-p.tasks}, nil
+}
+
+func (s *Scheduler) leavePoll(p *poll) {
+	for i, other := range s.state.polls {
+		if other == p {
+			s.state.polls = append(s.state.polls[:i:i], s.state.polls[i+1:]...)
+			close(p.tasks)
+			return
+		}
+	}
+}
+
+// ReportStatus implements firnpb.SchedulerServiceServer. A status is
+// acknowledged when it was applied; one of an attempt that nobody waits for is
+// acknowledged and changes nothing.
+func (s *Scheduler) ReportStatus(ctx context.Context, r *firnpb.ReportStatusRequest) (*firnpb.ReportStatusResponse, error) {
+	resp := &firnpb.ReportStatusResponse{}
+	err := s.loop.call(ctx, func() {
+		e := s.known(r.GetExecutorId(), r.GetIncarnation())
+		if e == nil {
+			return
+		}
+		resp.Known = true
+		for _, st := range r.GetStatuses() {
+			s.taskStatus(e, st)
+			resp.AcknowledgedAttempts = append(resp.AcknowledgedAttempts, st.GetAttemptId())
+		}
+	})
+	return resp, err
+}
+
+func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
+	a := s.state.attempts[st.GetAttemptId()]
+	if a == nil || a.executor != e {
+		return
+	}
+	a.missed = 0
+	switch st.GetState() {
+	case "succeeded":
+		s.endAttempt(a)
+		ev := graph.TaskSucceeded{
+			Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id,
+			Manifest: st.GetManifestIpc(), Rows: st.GetRowsOut(), Bytes: st.GetBytesOut(), Files: int(st.GetFiles()),
+			Rejected: st.GetRejectedRows(), Rejects: st.GetRejects(),
+		}
+		if len(ev.Manifest) == 0 {
+			ev.Manifest = nil
+		}
+		for _, o := range st.GetOutputs() {
+			ev.Outputs = append(ev.Outputs, graph.Output{Partition: int(o.GetPartition()), Rows: o.GetRows(), Bytes: o.GetBytes()})
+		}
+		s.apply(a.job, ev)
+	case "failed", "cancelled":
+		s.endAttempt(a)
+		ev := graph.TaskFailed{
+			Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id,
+			Class: graph.FailureClass(st.GetError().GetClass()), Err: wire.TaskErrorFromProto(st.GetError()),
+		}
+		if ev.Err == nil {
+			ev.Err = fmt.Errorf("the attempt ended as %s", st.GetState())
+		}
+		if lost, ok := errors.AsType[*wire.LostInputError](ev.Err); ok {
+			ev.Lost = &graph.LostInput{
+				Task: graph.TaskID{Stage: lost.Stage, Task: lost.Task}, Attempt: lost.Attempt, Executor: lost.Executor,
+			}
+		}
+		s.apply(a.job, ev)
+	}
+}

@@ -1,0 +1,328 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/flightread"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/planner"
+)
+
+// job is one submitted statement. It belongs to the event loop; what is above
+// the line doesn't change.
+//
+// Until it is planned a job has no graph and its state is early; from then on
+// the graph says how it is.
+type job struct {
+	submission
+	id        string
+	submitted time.Time
+	// now is what now() and its like give, everywhere in the job.
+	now time.Time
+	// unresolved names an earlier job with this key whose commit is unknown.
+	unresolved string
+	// published is closed when the journal has the job's end, so that it may be
+	// told.
+	published chan struct{}
+	// ----
+	started, ended time.Time
+	early          graph.State
+	earlyErr       error
+	cancelPlan     context.CancelFunc
+	planned        *planner.Job
+	planText       string
+	table          string
+	graph          *graph.Graph
+	queue          []graph.RunTask
+	uploads        []string
+
+	// rootEpoch runs; stopRoot ends it.
+	rootEpoch int
+	stopRoot  context.CancelFunc
+	// report is what is known of the table; inline the same as rows.
+	report *commit.Report
+	inline []byte
+
+	// partitions and schema are a SELECT's result.
+	partitions []*firnpb.ResultPartition
+	holders    []string
+	schema     []byte
+	expires    time.Time
+
+	revision uint64
+	// changed is closed and replaced with each change.
+	changed chan struct{}
+}
+
+// submission is what a client asked for.
+type submission struct {
+	namespace, key, fingerprint string
+	// statement is the kind of statement, sql its text.
+	statement, sql string
+	plan           plan.Plan
+	// target is what a statement writes to; its name is empty for a SELECT.
+	target   commit.TableName
+	mode     plan.Mode
+	timeZone string
+}
+
+func newJob(sub submission, now time.Time) *job {
+	return &job{
+		submission: sub, id: newID("j-"), submitted: now, now: now.Truncate(time.Microsecond), early: graph.Queued,
+		published: make(chan struct{}), changed: make(chan struct{}), revision: 1, cancelPlan: func() {}, stopRoot: func() {},
+	}
+}
+
+func (j *job) state() graph.State {
+	if j.graph != nil {
+		return j.graph.State()
+	}
+	return j.early
+}
+
+func (j *job) err() error {
+	if j.graph != nil {
+		return j.graph.Err()
+	}
+	return j.earlyErr
+}
+
+func (j *job) commitState() commit.CommitState {
+	switch {
+	case j.graph != nil:
+		return j.graph.Commit()
+	case j.report != nil:
+		return j.report.State
+	default:
+		return commit.CommitNone
+	}
+}
+
+func (j *job) hasEnded() bool {
+	switch j.state() {
+	case graph.Succeeded, graph.JobFailed, graph.Cancelled:
+		return true
+	default:
+		return false
+	}
+}
+
+func (j *job) isPublished() bool {
+	select {
+	case <-j.published:
+		return true
+	default:
+		return false
+	}
+}
+
+// resultOn says whether an executor holds rows of the job's result.
+func (j *job) resultOn(executor string) bool { return slices.Contains(j.holders, executor) }
+
+// touch tells who watches the job that it has changed.
+func (j *job) touch() {
+	j.revision++
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// jobsInOrder lists the jobs by id, which is by time.
+func (s *Scheduler) jobsInOrder() []*job {
+	return slices.SortedFunc(maps.Values(s.state.jobs), func(a, b *job) int { return cmp.Compare(a.id, b.id) })
+}
+
+// apply gives an event to the job's graph and carries out what it answers. The
+// actions are returned for those that answer a question.
+func (s *Scheduler) apply(j *job, ev graph.Event) []graph.Action {
+	before := j.graph.Revision()
+	actions := j.graph.Apply(ev, time.Now())
+	for _, a := range actions {
+		switch a := a.(type) {
+		case graph.RunTask:
+			s.enqueue(j, a)
+		case graph.CancelTask:
+			s.cancelTask(j, a)
+		case graph.RunSchedulerRoot:
+			s.startRoot(j, a)
+		case graph.StopRoot:
+			if a.Epoch == j.rootEpoch {
+				j.stopRoot()
+			}
+		case graph.JobEnded:
+			s.jobEnded(j)
+		case graph.FreeJobData:
+			s.freeData(j.id, a.Stages)
+		case graph.StartRoot, graph.SkipRoot, graph.ProceedRoot, graph.CancelAnswer:
+			// The caller asked.
+		}
+	}
+	if j.mode == plan.ModePipelined && !j.hasEnded() {
+		s.showAccepted(j)
+	}
+	if j.graph.Revision() != before || len(actions) > 0 {
+		j.touch()
+	}
+	return actions
+}
+
+// failJob fails a job for a reason outside of it, unless its commit is in
+// flight.
+func (s *Scheduler) failJob(j *job, err error) {
+	switch {
+	case j.hasEnded():
+	case j.graph != nil:
+		s.apply(j, graph.Failed{Err: err})
+	default:
+		s.endEarly(j, graph.JobFailed, err)
+	}
+}
+
+// endEarly ends a job that has no graph.
+func (s *Scheduler) endEarly(j *job, state graph.State, err error) {
+	if j.hasEnded() {
+		return
+	}
+	j.cancelPlan()
+	j.early, j.earlyErr = state, err
+	s.jobEnded(j)
+	j.touch()
+}
+
+// jobEnded records the job's end; when that is durable, whoever waits is told.
+func (s *Scheduler) jobEnded(j *job) {
+	j.ended = time.Now()
+	j.expires = j.ended.Add(s.cfg.ResultTTL)
+	for _, id := range j.uploads {
+		s.releaseUpload(id, j.state() == graph.Succeeded)
+	}
+	s.log.Info("job ended", slog.String("job_id", j.id), slog.String("state", string(j.state())),
+		slog.String("commit", string(j.commitState())), slog.Duration("duration", j.ended.Sub(j.submitted)), slog.Any("error", j.err()))
+	if j.state() != graph.Succeeded || j.planned == nil || j.planned.Root != nil {
+		s.publish(j)
+		return
+	}
+	locations := s.locations(j, j.graph.Accepted(), j.expires)
+	j.partitions = partitionsOf(locations)
+	for _, l := range locations {
+		j.holders = append(j.holders, l.Executor)
+	}
+	if j.mode == plan.ModeCached {
+		s.state.cached[j.fingerprint] = j
+	}
+	// The schema is in the data; a plan has only its own names of the types.
+	s.wg.Go(func() {
+		schema := s.resultSchema(locations)
+		s.loop.put(func() {
+			j.schema = schema
+			s.publish(j)
+		})
+	})
+}
+
+// resultSchema reads the schema of a SELECT's result from its first partition;
+// nil when that can't be had.
+func (s *Scheduler) resultSchema(locations []plan.ShuffleLocation) []byte {
+	for _, l := range locations {
+		r := s.flight.Open(s.life, sourceOf(l))
+		schema, err := r.Schema()
+		r.Close()
+		if err == nil {
+			if raw, err := wire.EncodeIPC(schema); err == nil {
+				return raw
+			}
+		}
+	}
+	return nil
+}
+
+func sourceOf(l plan.ShuffleLocation) flightread.Source {
+	return flightread.Source{
+		Address: l.Address, Ticket: l.Ticket, Stage: l.Stage, Task: l.Task, Attempt: l.Attempt, Executor: l.Executor,
+	}
+}
+
+// publish writes the job's end to the journal, and then lets it be told.
+func (s *Scheduler) publish(j *job) {
+	record := s.record(j)
+	s.scribe.put(func() {
+		if err := s.journal.PutJob(context.WithoutCancel(s.life), record); err != nil {
+			s.log.Error("job's end not recorded", slog.String("job_id", j.id), slog.Any("error", err))
+		}
+		s.loop.put(func() {
+			if s.state.byKey[j.keyID()] == j {
+				delete(s.state.byKey, j.keyID())
+			}
+			if !j.isPublished() {
+				close(j.published)
+			}
+			j.touch()
+		})
+	})
+}
+
+func (j *job) keyID() string { return j.namespace + "\x00" + j.key }
+
+// expire frees what was kept of an ended job for its client.
+func (s *Scheduler) expire(j *job) {
+	if s.state.cached[j.fingerprint] == j {
+		delete(s.state.cached, j.fingerprint)
+	}
+	if j.graph != nil {
+		s.apply(j, graph.ResultExpired{})
+	}
+}
+
+// showAccepted shows the partitions of a pipelined job that a client can read
+// already: the finished tasks at the front, so that rows stay in plan order.
+func (s *Scheduler) showAccepted(j *job) {
+	accepted := j.graph.Accepted()
+	for i, a := range accepted {
+		if a.Task.Task != i {
+			accepted = accepted[:i]
+			break
+		}
+	}
+	if len(accepted) != len(j.partitions) {
+		j.partitions = partitionsOf(s.locations(j, accepted, time.Now().Add(ticketTTL)))
+	}
+}
+
+func partitionsOf(locations []plan.ShuffleLocation) []*firnpb.ResultPartition {
+	var all []*firnpb.ResultPartition
+	for _, l := range locations {
+		all = append(all, &firnpb.ResultPartition{Address: l.Address, Ticket: l.Ticket, Rows: l.Rows})
+	}
+	return all
+}
+
+// record is the job as the journal keeps it. Tickets aren't kept: the rows of a
+// SELECT are gone when the scheduler starts again.
+func (s *Scheduler) record(j *job) journal.Job {
+	st := s.status(j)
+	st.Partitions = nil
+	r := journal.Job{
+		ID: j.id, Namespace: j.namespace, Key: j.key, Fingerprint: j.fingerprint, Statement: j.statement, SQL: j.sql,
+		Table: j.table, State: string(j.state()), Commit: j.commitState(), Submitted: j.submitted, Ended: j.ended,
+	}
+	if err := j.err(); err != nil {
+		r.Error = err.Error()
+	}
+	raw, err := proto.Marshal(st)
+	if err != nil { // text that isn't UTF-8 was replaced; nothing else can fail
+		s.log.Error("status not encoded", slog.String("job_id", j.id), slog.Any("error", err))
+	}
+	r.Status = raw
+	return r
+}

@@ -1,0 +1,255 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/planner"
+	"github.com/firn-project/firn/sql"
+)
+
+// startPlanning plans a job on a goroutine of its own.
+func (s *Scheduler) startPlanning(j *job) {
+	ctx, cancel := context.WithCancel(s.life)
+	j.cancelPlan = cancel
+	s.wg.Go(func() {
+		defer cancel()
+		select {
+		case s.planSlots <- struct{}{}:
+			defer func() { <-s.planSlots }()
+		case <-ctx.Done():
+			return
+		}
+		s.loop.put(func() {
+			if !j.hasEnded() {
+				j.early, j.started = graph.Planning, time.Now()
+				j.touch()
+			}
+		})
+		landed, planned, err := s.planJob(ctx, j)
+		s.loop.put(func() { s.jobPlanned(j, landed, planned, err) })
+	})
+}
+
+// jobPlanned takes in what planning came to.
+func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *planner.Job, err error) {
+	if j.hasEnded() {
+		return
+	}
+	switch {
+	case err != nil:
+		s.endEarly(j, graph.JobFailed, err)
+	case landed != nil:
+		j.report = landed
+		if j.inline, err = wire.EncodeReport(*landed); err != nil {
+			s.log.Error("report not encoded", slog.String("job_id", j.id), slog.Any("error", err))
+		}
+		s.endEarly(j, graph.Succeeded, nil)
+	default:
+		j.planned, j.planText = planned, planner.Explain(planned)
+		j.graph = graph.New(planned.Spec(), time.Now())
+		s.apply(j, graph.Start{})
+	}
+}
+
+// planJob looks whether the job's token is in the table already, and plans the
+// job when it isn't. A panic is an error: it comes from one statement.
+func (s *Scheduler) planJob(ctx context.Context, j *job) (landed *commit.Report, planned *planner.Job, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.logPanic(ctx, "plan job", p)
+			err = fmt.Errorf("plan job %s: internal fault: %v", j.id, p)
+		}
+	}()
+	if j.target.Name != "" {
+		if landed, err = s.lookup(ctx, j); err != nil || landed != nil {
+			return landed, nil, err
+		}
+		if j.unresolved != "" {
+			return nil, nil, &commit.Error{
+				Code: commit.CodeUnitUnresolved, Op: "admit statement", Object: j.key,
+				Cause: fmt.Errorf("job %s sent a commit under this key, and it isn't proven whether it landed", j.unresolved),
+				Tried: "the table was looked through; its token isn't there (yet)",
+				Hint:  fmt.Sprintf("`firn commit retry %s` finishes that commit with the files that are there already.", j.unresolved),
+			}
+		}
+	}
+	planned, err = s.cutStages(ctx, j)
+	return nil, planned, err
+}
+
+// cutStages binds the job's plan and cuts it.
+func (s *Scheduler) cutStages(ctx context.Context, j *job) (*planner.Job, error) {
+	p := j.plan
+	if top, ok := p.(plan.Node); ok {
+		own, err := s.rebase(ctx, j.id, top)
+		if err != nil {
+			return nil, err
+		}
+		p = own
+	}
+	return planner.PlanJob(ctx, p, planner.Options{
+		JobID: j.id, Mode: j.mode, Root: s.cfg.Root,
+		Bind: func(ctx context.Context, l *plan.Logical) (plan.Node, error) { return s.bind(ctx, j, l) },
+	})
+}
+
+// lookup asks the table itself for the job's token, so that a key answers even
+// when the journal was lost. A table that isn't there has no token; planning
+// then says what is wrong.
+func (s *Scheduler) lookup(ctx context.Context, j *job) (*commit.Report, error) {
+	pinned, err := s.cfg.Catalogs.Pin(ctx, j.target)
+	if errors.Is(err, commit.ErrTableNotFound) || commit.KindOf(err) == commit.KindNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	token := commit.NewToken(commit.TokenInput{Namespace: j.namespace, Key: j.key, TableUUID: pinned.UUID, Branch: commit.MainBranch})
+	landed, ok, err := s.committer.Lookup(ctx, j.target, token)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return &commit.Report{
+		JobID: j.id, Key: j.key, Table: j.target, Format: pinned.Format, Operation: commit.OperationAppend,
+		State: commit.CommitCommitted, Deduplicated: true, RolledBack: !landed.InHead,
+		Rows: landed.Rows, Files: landed.Files, Bytes: landed.Bytes, SnapshotID: landed.SnapshotID, CommittedAt: landed.CommittedAt,
+	}, nil
+}
+
+// bind binds a job's statement.
+func (s *Scheduler) bind(ctx context.Context, j *job, l *plan.Logical) (plan.Node, error) {
+	stmt, err := oneStatement(l.SQL)
+	if err != nil {
+		return nil, err
+	}
+	_, slots, err := s.anyExecutor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.analyzer.Bind(ctx, stmt, l.Session, sql.BindOptions{
+		JobID: j.id, Now: j.now, TimeZone: j.timeZone, RejectLimit: l.RejectLimit, Slots: slots,
+		Uploads: func(id string) (plan.Upload, []plan.Column, error) { return s.useUpload(ctx, j, id) },
+	})
+}
+
+// rebase fits a physical plan that a client submitted to its job: the target is
+// pinned now, and files go below the job's own prefix, whatever the plan says.
+func (s *Scheduler) rebase(ctx context.Context, jobID string, top plan.Node) (plan.Node, error) {
+	c, ok := top.(*plan.Commit)
+	if !ok {
+		return top, nil
+	}
+	pinned, err := s.cfg.Catalogs.Pin(ctx, c.Target.Name)
+	if err != nil {
+		return nil, err
+	}
+	if c.Target.UUID != "" && c.Target.UUID != pinned.UUID {
+		return nil, &commit.Error{
+			Code: commit.CodeBadPlan, Op: "plan job for", Object: c.Target.Name.String(), Reason: commit.ReasonTableChanged,
+			Cause: fmt.Errorf("the plan was made for table %s; the table of that name is %s now", c.Target.UUID, pinned.UUID),
+			Hint:  "Make the plan again.",
+		}
+	}
+	own := *c
+	own.Target, own.Prefix = pinned, pinned.DataLocation+"/"+jobID+"/"
+	if own.Branch == "" {
+		own.Branch = commit.MainBranch
+	}
+	if own.Operation == "" {
+		own.Operation = commit.OperationAppend
+	}
+	var walk func(plan.Node) plan.Node
+	walk = func(n plan.Node) plan.Node {
+		switch n := n.(type) {
+		case *plan.Write:
+			w := *n
+			w.Context.Table, w.Context.TableUUID, w.Context.FormatVersion = pinned.Name, pinned.UUID, pinned.FormatVersion
+			w.Context.Layout = plan.Layout{Format: pinned.Format, SchemaJSON: pinned.SchemaJSON, SpecJSON: pinned.SpecJSON}
+			w.Context.SortOrderJSON, w.Context.Properties = pinned.SortOrderJSON, pinned.Properties
+			w.Context.Prefix, w.Context.Storage = own.Prefix, pinned.Storage
+			return &w
+		case *plan.Coalesce:
+			w := *n
+			w.Input = walk(n.Input)
+			return &w
+		default:
+			return n
+		}
+	}
+	own.Input = walk(c.Input)
+	return &own, nil
+}
+
+// explain plans a statement without running it.
+func (s *Scheduler) explain(ctx context.Context, sub submission) (string, error) {
+	select {
+	case s.planSlots <- struct{}{}:
+		defer func() { <-s.planSlots }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	j := newJob(sub, time.Now())
+	planned, err := s.cutStages(ctx, j)
+	_ = s.loop.call(context.WithoutCancel(ctx), func() {
+		for _, id := range j.uploads {
+			s.releaseUpload(id, false)
+		}
+	})
+	if err != nil {
+		return "", err
+	}
+	return planner.Explain(planned), nil
+}
+
+// binder lets an executor bind queries: user SQL never runs in this process.
+type binder struct{ s *Scheduler }
+
+// Probe implements sql.Binder.
+func (b binder) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeResult, error) {
+	var res plan.ProbeResult
+	raw, err := json.Marshal(req)
+	if err != nil {
+		return res, err
+	}
+	// An executor that dies under a probe costs another try, not the statement.
+	const tries = 3
+	for try := 1; ; try++ {
+		e, _, err := b.s.anyExecutor(ctx)
+		if err != nil {
+			return res, err
+		}
+		resp, err := e.rpc.Probe(ctx, &firnpb.ProbeRequest{Request: raw})
+		if err != nil {
+			if ctx.Err() != nil {
+				return res, context.Cause(ctx)
+			}
+			if try < tries {
+				b.s.log.Warn("probe failed", slog.String("executor", e.id), slog.Any("error", err))
+				continue
+			}
+			return res, fmt.Errorf("probe on executor %s: %w", e.id, wire.FromStatus(err))
+		}
+		if resp.GetError() != nil {
+			return res, wire.TaskErrorFromProto(resp.GetError())
+		}
+		if err := json.Unmarshal(resp.GetResult(), &res); err != nil {
+			return res, fmt.Errorf("probe on executor %s: %w", e.id, err)
+		}
+		return res, nil
+	}
+}
+
+func (s *Scheduler) logPanic(ctx context.Context, what string, p any) {
+	s.log.LogAttrs(ctx, slog.LevelError, "panic recovered", slog.String("in", what), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+}

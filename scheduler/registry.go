@@ -1,0 +1,261 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/graph"
+)
+
+// executor is a registered executor. It belongs to the event loop, except for
+// rpc and life, which don't change.
+type executor struct {
+	id, incarnation string
+	// flight is where its shuffle output is served.
+	flight string
+	slots  int
+	memory int64
+	seen   time.Time
+	// running are the attempts that it was given and has not ended.
+	running map[string]*attempt
+	// lastUse orders executors with the same number of free slots.
+	lastUse uint64
+
+	conn *grpc.ClientConn
+	rpc  firnpb.ExecutorServiceClient
+	// outbox keeps calls to the executor in order, so that a cancel can't
+	// overtake its launch.
+	outbox *mailbox
+	life   context.Context //nolint:containedctx // ends when the executor is lost
+	end    context.CancelFunc
+}
+
+func (e *executor) free() int { return e.slots - len(e.running) }
+
+// attempt is one attempt that an executor was given.
+type attempt struct {
+	id           string
+	job          *job
+	task         graph.TaskID
+	stageAttempt int
+	executor     *executor
+	// missed counts the heartbeats in a row that didn't list it.
+	missed int
+}
+
+// maxMissed heartbeats without an attempt mean that the executor doesn't have
+// it: its launch was lost. One may cross the launch, one the status.
+const maxMissed = 3
+
+// register adds an executor, or takes in that one has started again.
+func (s *Scheduler) register(r *firnpb.RegisterRequest) error {
+	if s.state.closing {
+		return errClosing()
+	}
+	if old := s.state.executors[r.GetExecutorId()]; old != nil {
+		if old.incarnation == r.GetIncarnation() {
+			old.seen = time.Now()
+			return nil
+		}
+		s.loseExecutor(old, "it started again")
+	}
+	conn, err := grpc.NewClient("passthrough:///"+r.GetControlAddress(), wire.DialOptions()...)
+	if err != nil {
+		return &commit.Error{Code: commit.CodeBadRequest, Op: "register executor", Object: r.GetExecutorId(), Cause: err}
+	}
+	e := &executor{
+		id: r.GetExecutorId(), incarnation: r.GetIncarnation(), flight: r.GetFlightAddress(),
+		slots: int(r.GetSlots()), memory: r.GetMemoryBytes(), seen: time.Now(),
+		running: map[string]*attempt{}, conn: conn, rpc: firnpb.NewExecutorServiceClient(conn), outbox: newMailbox(nil),
+	}
+	e.life, e.end = context.WithCancel(s.life)
+	s.state.executors[e.id] = e
+	close(s.state.arrived)
+	s.state.arrived = make(chan struct{})
+	s.log.Info("executor registered", slog.String("executor", e.id), slog.String("address", r.GetControlAddress()), slog.Int("slots", e.slots))
+	return nil
+}
+
+// known returns the executor if this incarnation of it is registered, and
+// notes that it was heard of.
+func (s *Scheduler) known(id, incarnation string) *executor {
+	e := s.state.executors[id]
+	if e == nil || e.incarnation != incarnation {
+		return nil
+	}
+	e.seen = time.Now()
+	return e
+}
+
+// loseExecutor forgets an executor: what ran there has failed, and what it had
+// written for others is gone.
+func (s *Scheduler) loseExecutor(e *executor, why string) {
+	if s.state.executors[e.id] != e {
+		return
+	}
+	s.log.Warn("executor lost", slog.String("executor", e.id), slog.String("why", why), slog.Int("running", len(e.running)))
+	for id := range e.running {
+		delete(s.state.attempts, id)
+	}
+	s.dropExecutor(e)
+	for fp, j := range s.state.cached {
+		if j.resultOn(e.id) {
+			delete(s.state.cached, fp)
+		}
+	}
+	for _, j := range s.jobsInOrder() {
+		if j.graph != nil {
+			s.apply(j, graph.ExecutorLost{Executor: e.id})
+		}
+	}
+}
+
+// dropExecutor ends what belongs to the executor on this side.
+func (s *Scheduler) dropExecutor(e *executor) {
+	delete(s.state.executors, e.id)
+	e.end()
+	s.state.polls = slices.DeleteFunc(s.state.polls, func(p *poll) bool {
+		if p.executor == e {
+			close(p.tasks)
+			return true
+		}
+		return false
+	})
+	s.wg.Go(func() {
+		e.outbox.close()
+		if err := e.conn.Close(); err != nil {
+			s.log.Debug("connection ended badly", slog.String("executor", e.id), slog.Any("error", err))
+		}
+	})
+}
+
+// send queues a call to the executor. A call that fails for good makes the
+// executor lost when must is set; else the next heartbeats straighten it out.
+func (s *Scheduler) send(e *executor, what string, must bool, f func(context.Context) error) {
+	e.outbox.put(func() {
+		ctx, cancel := context.WithTimeout(e.life, s.cfg.ExecutorTimeout)
+		defer cancel()
+		err := f(ctx)
+		if err == nil || e.life.Err() != nil {
+			return
+		}
+		s.log.Warn("call to executor failed", slog.String("executor", e.id), slog.String("call", what), slog.Any("error", err))
+		if must {
+			s.loop.put(func() { s.loseExecutor(e, what+" failed") })
+		}
+	})
+}
+
+// heartbeat makes both sides agree again on what runs. It returns the attempts
+// that the executor should stop.
+func (s *Scheduler) heartbeat(e *executor, running []string) (cancel []string) {
+	listed := make(map[string]bool, len(running))
+	for _, id := range running {
+		listed[id] = true
+		if a := s.state.attempts[id]; a == nil || a.executor != e {
+			cancel = append(cancel, id)
+		}
+	}
+	for _, a := range attemptsInOrder(e) {
+		if listed[a.id] {
+			a.missed = 0
+			continue
+		}
+		if a.missed++; a.missed >= maxMissed {
+			s.endAttempt(a)
+			s.apply(a.job, graph.TaskFailed{
+				Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id, Class: graph.Retryable,
+				Err: errors.New("the executor doesn't know of the attempt; its launch was lost"),
+			})
+		}
+	}
+	return cancel
+}
+
+func (s *Scheduler) endAttempt(a *attempt) {
+	delete(s.state.attempts, a.id)
+	delete(a.executor.running, a.id)
+}
+
+// attemptsInOrder lists what runs on an executor by id, which is by time.
+func attemptsInOrder(e *executor) []*attempt {
+	all := make([]*attempt, 0, len(e.running))
+	for _, a := range e.running {
+		all = append(all, a)
+	}
+	slices.SortFunc(all, func(a, b *attempt) int { return compareIDs(a.id, b.id) })
+	return all
+}
+
+// anyExecutor waits until an executor is registered and returns the least busy
+// one, with the number of slots that all have together.
+func (s *Scheduler) anyExecutor(ctx context.Context) (*executor, int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.ExecutorWait, &commit.Error{
+		Code: commit.CodeNoExecutors, Op: "find an executor", Cause: errors.New("none registered within " + s.cfg.ExecutorWait.String()),
+		Hint: "Start one with `firn executor --server " + s.Addr() + " --dir DIR`.",
+	})
+	defer cancel()
+	for {
+		var e *executor
+		var slots int
+		var arrived chan struct{}
+		if err := s.loop.call(ctx, func() {
+			arrived = s.state.arrived
+			if e = s.leastBusy(func(*executor) bool { return true }); e != nil {
+				s.use(e)
+			}
+			for _, other := range s.state.executors {
+				slots += other.slots
+			}
+		}); err != nil {
+			return nil, 0, err
+		}
+		if e != nil {
+			return e, max(slots, 1), nil
+		}
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return nil, 0, context.Cause(ctx)
+		}
+	}
+}
+
+// leastBusy picks the executor with the most free slots; among equals the one
+// whose last use is the longest ago.
+func (s *Scheduler) leastBusy(fits func(*executor) bool) *executor {
+	var best *executor
+	for _, e := range s.state.executors {
+		if !fits(e) {
+			continue
+		}
+		if best == nil || e.free() > best.free() || e.free() == best.free() && e.before(best) {
+			best = e
+		}
+	}
+	return best
+}
+
+func (e *executor) before(o *executor) bool {
+	if e.lastUse != o.lastUse {
+		return e.lastUse < o.lastUse
+	}
+	return e.id < o.id
+}
+
+// use notes that the executor was just picked.
+func (s *Scheduler) use(e *executor) {
+	var last uint64
+	for _, o := range s.state.executors {
+		last = max(last, o.lastUse)
+	}
+	e.lastUse = last + 1
+}

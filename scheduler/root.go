@@ -1,0 +1,299 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/committer"
+	"github.com/firn-project/firn/scheduler/graph"
+)
+
+// rootRun is one run of a job's scheduler root: one epoch. What is in it was
+// fixed when the graph emitted it.
+type rootRun struct {
+	s         *Scheduler
+	job       *job
+	epoch     int
+	inputs    []graph.Accepted
+	locations []plan.ShuffleLocation
+	// attempts are the accepted ones of the final stage, expected what they
+	// reported to have written.
+	attempts []string
+	expected committer.Counts
+}
+
+// startRoot runs the root on a goroutine of its own; the pool bounds how many
+// run. A job that ends while its root waits for a place never runs it.
+func (s *Scheduler) startRoot(j *job, a graph.RunSchedulerRoot) {
+	ctx, stop := context.WithCancel(s.life)
+	j.rootEpoch, j.stopRoot = a.Epoch, stop
+	views := j.graph.Stages()
+	final := views[len(views)-1]
+	r := &rootRun{
+		s: s, job: j, epoch: a.Epoch, inputs: a.Inputs,
+		expected: committer.Counts{Files: int64(final.Files), Rows: final.Rows},
+	}
+	for _, run := range j.graph.Runs() {
+		if run.Task.Stage == final.ID && run.Done {
+			r.attempts = append(r.attempts, run.Attempt)
+		}
+	}
+	s.roots.Go(func() {
+		defer stop()
+		select {
+		case s.rootSlots <- struct{}{}:
+			defer func() { <-s.rootSlots }()
+		case <-ctx.Done():
+			return
+		}
+		if !r.mayStart(ctx) {
+			return
+		}
+		report, err := r.run(ctx)
+		s.loop.put(func() { r.finished(report, err) })
+	})
+}
+
+// mayStart asks the graph right before the root starts.
+func (r *rootRun) mayStart(ctx context.Context) bool {
+	ok := false
+	// Past this point the graph waits for the root's end, so the question isn't
+	// given up when ctx ends.
+	_ = r.s.loop.call(context.WithoutCancel(ctx), func() {
+		for _, a := range r.s.apply(r.job, graph.RootStarted{Epoch: r.epoch}) {
+			if _, start := a.(graph.StartRoot); start {
+				ok = true
+				r.locations = r.s.locations(r.job, r.inputs, time.Now().Add(ticketTTL))
+			}
+		}
+	})
+	return ok
+}
+
+// run runs the root. A panic is the root's error.
+func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
+	sent := false
+	defer func() {
+		if p := recover(); p != nil {
+			r.s.logPanic(ctx, "scheduler root", p)
+			report.State = commit.CommitNone
+			if sent {
+				report.State = commit.CommitUnknown
+			}
+			err = &commit.Error{
+				Code: commit.CodeRootPanic, Op: "run the root of job", Object: r.job.id, Cause: fmt.Errorf("internal fault: %v", p),
+				Hint: "Report it with the scheduler's log. Running the statement again with the same key is safe.",
+			}
+		}
+	}()
+	target := r.job.planned.Commit()
+	if err := r.s.checkReport(commit.Report{JobID: r.job.id, Key: r.job.key, Table: target.Target.Name, Format: target.Target.Format}); err != nil {
+		return commit.Report{JobID: r.job.id, Key: r.job.key, Table: target.Target.Name, State: commit.CommitNone}, err
+	}
+	r.s.targets.Store(r.job.id, target)
+	defer r.s.targets.Delete(r.job.id)
+	return r.s.committer.Run(ctx, committer.Root{
+		JobID: r.job.id, Key: r.job.key, Namespace: r.job.namespace, Plan: target,
+		Tasks: r.job.planned.Final().Tasks, Attempts: r.attempts, Expected: &r.expected,
+		Read: r.read,
+		BeforeSend: func() error {
+			if err := r.passNoReturn(ctx); err != nil {
+				return err
+			}
+			sent = true
+			return nil
+		},
+		OnPhase: func(phase string) {
+			r.s.log.Debug("root phase", slog.String("job_id", r.job.id), slog.String("phase", phase))
+		},
+	})
+}
+
+// passNoReturn asks the graph for leave to send. From its yes on no cancel
+// wins.
+func (r *rootRun) passNoReturn(ctx context.Context) error {
+	proceed := false
+	if err := r.s.loop.call(context.WithoutCancel(ctx), func() {
+		for _, a := range r.s.apply(r.job, graph.RootInFlight{Epoch: r.epoch}) {
+			if _, ok := a.(graph.ProceedRoot); ok {
+				proceed = true
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	if !proceed {
+		return errRootStopped(r.job.id)
+	}
+	return nil
+}
+
+func errRootStopped(id string) error {
+	return &commit.Error{
+		Code: commit.CodeJobCancelled, Op: "commit job", Object: id, Cause: errors.New("the job ended before its commit was sent"),
+		Tried: "nothing was committed", Hint: "The statement can be run again with the same idempotency key.",
+	}
+}
+
+// finished tells the graph how the root ended.
+func (r *rootRun) finished(report commit.Report, err error) {
+	s, j := r.s, r.job
+	if lost, ok := errors.AsType[*wire.LostInputError](err); ok {
+		s.log.Warn("root lost its input", slog.String("job_id", j.id), slog.Int("epoch", r.epoch), slog.Any("error", err))
+		s.apply(j, graph.RootLostInput{Epoch: r.epoch, Lost: []graph.LostInput{{
+			Task: graph.TaskID{Stage: lost.Stage, Task: lost.Task}, Attempt: lost.Attempt, Executor: lost.Executor,
+		}}})
+		return
+	}
+	ev := graph.RootFinished{Epoch: r.epoch, Commit: report.State, Err: err}
+	if err == nil {
+		var encErr error
+		if ev.Result, encErr = wire.EncodeReport(report); encErr != nil {
+			// The commit stands; the report is also in the status's own field.
+			s.log.Error("report not encoded", slog.String("job_id", j.id), slog.Any("error", encErr))
+		}
+	}
+	if r.epoch == j.rootEpoch {
+		j.report = &report
+		if !j.hasEnded() {
+			j.inline = ev.Result
+		}
+	}
+	ended := j.hasEnded()
+	s.apply(j, ev)
+	if ended {
+		// Cancelled while the root ran: the result is discarded, but what
+		// became of the table is recorded.
+		s.publish(j)
+	}
+	j.touch()
+}
+
+// read streams the file manifests of all accepted outputs, always over Flight,
+// also from an executor on this machine. The copy that came with a success
+// stands in only for an executor that is gone.
+func (r *rootRun) read(ctx context.Context, each func([]commit.File) error) error {
+	for i, l := range r.locations {
+		err := errors.New("the executor is gone")
+		if l.Address != "" {
+			err = r.readRemote(ctx, l, each)
+			if err == nil {
+				continue
+			}
+			if _, lost := errors.AsType[*wire.LostInputError](err); !lost {
+				return err
+			}
+		}
+		if copied := r.inputs[i].Manifest; copied != nil && !r.executorLives(ctx, l) {
+			r.s.log.Info("manifest copy used", slog.String("job_id", r.job.id), slog.String("attempt", l.Attempt), slog.String("executor", l.Executor))
+			if err := readManifest(copied, l.Rows, each); err != nil {
+				return fmt.Errorf("copy of the file manifest of attempt %s: %w", l.Attempt, err)
+			}
+			continue
+		}
+		if _, lost := errors.AsType[*wire.LostInputError](err); lost {
+			return err
+		}
+		return &wire.LostInputError{Stage: l.Stage, Task: l.Task, Attempt: l.Attempt, Executor: l.Executor, Cause: err}
+	}
+	return nil
+}
+
+// executorLives says whether the executor that wrote the output is registered
+// and serves at the same address.
+func (r *rootRun) executorLives(ctx context.Context, l plan.ShuffleLocation) bool {
+	lives := true
+	if err := r.s.loop.call(ctx, func() {
+		e := r.s.state.executors[l.Executor]
+		lives = e != nil && e.flight == l.Address
+	}); err != nil {
+		return true
+	}
+	return lives
+}
+
+// readRemote reads one manifest over Flight. Nothing of it is handed on before
+// all of it was read, so that a lost executor leaves no half.
+func (r *rootRun) readRemote(ctx context.Context, l plan.ShuffleLocation, each func([]commit.File) error) error {
+	rd := r.s.flight.Open(ctx, sourceOf(l))
+	defer rd.Close()
+	return collectFiles(l.Rows, each, func() (arrow.RecordBatch, error) { return rd.Next() })
+}
+
+// readManifest reads a manifest that came as an Arrow IPC stream.
+func readManifest(raw []byte, rows int64, each func([]commit.File) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // the bytes come from an executor
+			err = fmt.Errorf("not a file manifest: %v", p)
+		}
+	}()
+	rd, err := ipc.NewReader(bytes.NewReader(raw), ipc.WithAllocator(wire.NewLimitedAllocator()))
+	if err != nil {
+		return err
+	}
+	defer rd.Release()
+	return collectFiles(rows, each, func() (arrow.RecordBatch, error) {
+		b, err := rd.Read()
+		if err == nil {
+			b.Retain()
+		}
+		return b, err
+	})
+}
+
+// collectFiles decodes batches until io.EOF and checks that the manifest has as
+// many rows as its attempt reported; rows below 0 aren't known.
+func collectFiles(rows int64, each func([]commit.File) error, next func() (arrow.RecordBatch, error)) error {
+	var files []commit.File
+	for {
+		b, err := next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		more, err := wire.DecodeManifest(b)
+		b.Release()
+		if err != nil {
+			return err
+		}
+		files = append(files, more...)
+	}
+	if rows >= 0 && int64(len(files)) != rows {
+		return fmt.Errorf("a file manifest has %d rows; its attempt reported %d", len(files), rows)
+	}
+	return each(files)
+}
+
+// checkReport refuses a commit whose report could be larger than may be sent
+// back. It's asked before the commit: afterwards it would fail what has landed.
+func (s *Scheduler) checkReport(r commit.Report) error {
+	r.Operation, r.State = commit.OperationAppend, commit.CommitCommitted
+	r.Rows, r.Files, r.Bytes = math.MaxInt64, math.MaxInt64, math.MaxInt64
+	r.SnapshotID = "-9223372036854775808"
+	raw, err := wire.EncodeReport(r)
+	if err != nil {
+		return err
+	}
+	if len(raw) > s.cfg.MaxResult {
+		return &commit.Error{
+			Code: commit.CodeReportTooLarge, Op: "commit job", Object: r.JobID,
+			Cause: fmt.Errorf("its report would have %d bytes; at most %d can be sent back", len(raw), s.cfg.MaxResult),
+			Tried: "nothing was committed", Hint: "Use a shorter idempotency key or table name.",
+		}
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package scheduler
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
+)
+
+// rootStage is the id of the stage that runs on the scheduler.
+const rootStage = "scheduler"
+
+// status is the job as clients see it. It is the one source of WatchJob, GetJob
+// and the journal's record, so all three say the same.
+func (s *Scheduler) status(j *job) *firnpb.JobStatus {
+	st := &firnpb.JobStatus{
+		JobId: j.id, IdempotencyKey: j.key, Statement: j.statement, Sql: strings.ToValidUTF8(j.sql, "\uFFFD"),
+		State: string(j.state()), Commit: string(j.commitState()), Error: wire.ErrorToProto(j.err()),
+		SubmittedUnixMs: j.submitted.UnixMilli(), StartedUnixMs: millis(j.started), EndedUnixMs: millis(j.ended),
+		PlanText: strings.ToValidUTF8(j.planText, "\uFFFD"), Revision: j.revision,
+		InlineResult: j.inline, Partitions: j.partitions, ResultSchema: j.schema,
+	}
+	if j.early == graph.Succeeded {
+		st.PercentComplete = 100
+	}
+	if j.graph != nil {
+		st.Phase = j.graph.Phase()
+		st.PercentComplete = float64(j.graph.Progress())
+		st.Stages = s.stages(j)
+		st.Tasks = uint32(j.planned.Tasks())
+		st.RejectedRows, st.Rejects = j.graph.Rejected()
+		st.Executors = executorTasks(j.graph.Runs())
+		if j.planned.Root == nil && len(st.Stages) > 0 {
+			st.Rows = st.Stages[len(st.Stages)-1].GetRows()
+		}
+	}
+	for i, r := range st.Rejects {
+		st.Rejects[i] = strings.ToValidUTF8(r, "\uFFFD")
+	}
+	if j.report != nil {
+		st.Report = reportOf(*j.report)
+		st.Rows = j.report.Rows
+	}
+	return st
+}
+
+// stages lists the stages in plan order, the scheduler's own last.
+func (s *Scheduler) stages(j *job) []*firnpb.StageStatus {
+	var all []*firnpb.StageStatus
+	for _, v := range j.graph.Stages() {
+		all = append(all, &firnpb.StageStatus{
+			Id: strconv.Itoa(v.ID), State: string(v.State), Tasks: uint32(v.Tasks), TasksDone: uint32(v.Done),
+			Attempt: uint32(v.Attempt), Rows: v.Rows, Bytes: v.Bytes, Files: uint32(v.Files),
+			StartedUnixMs: millis(v.Started), EndedUnixMs: millis(v.Ended),
+		})
+	}
+	v, ok := j.graph.Root()
+	if !ok {
+		return all
+	}
+	root := &firnpb.StageStatus{
+		Id: rootStage, State: string(v.State), Attempt: uint32(v.Epoch),
+		StartedUnixMs: millis(v.Started), EndedUnixMs: millis(v.Ended),
+	}
+	if r := j.report; r != nil {
+		root.Rows, root.Bytes, root.Files = r.Rows, r.Bytes, uint32(r.Files)
+		root.Attempts, root.Conflicts, root.SnapshotId = uint32(r.Attempts), uint32(r.Conflicts), r.SnapshotID
+	}
+	if err := j.err(); err != nil && v.State == graph.StageFailed {
+		root.Error = strings.ToValidUTF8(err.Error(), "\uFFFD")
+	}
+	return append(all, root)
+}
+
+// executorTasks counts the accepted attempts by executor.
+func executorTasks(runs []graph.TaskRun) []*firnpb.ExecutorTasks {
+	n := map[string]uint32{}
+	for _, r := range runs {
+		if r.Done {
+			n[r.Executor]++
+		}
+	}
+	var all []*firnpb.ExecutorTasks
+	for id, tasks := range n {
+		all = append(all, &firnpb.ExecutorTasks{ExecutorId: id, Tasks: tasks})
+	}
+	slices.SortFunc(all, func(a, b *firnpb.ExecutorTasks) int { return cmp.Compare(a.GetExecutorId(), b.GetExecutorId()) })
+	return all
+}
+
+func reportOf(r commit.Report) *firnpb.CommitReport {
+	return &firnpb.CommitReport{
+		Table: r.Table.String(), Format: r.Format, Operation: string(r.Operation), Commit: string(r.State),
+		Deduplicated: r.Deduplicated, RolledBack: r.RolledBack, OtherSubmission: r.OtherSubmission,
+		Rows: r.Rows, Files: r.Files, Bytes: r.Bytes, SnapshotId: r.SnapshotID,
+		Attempts: uint32(r.Attempts), Conflicts: uint32(r.Conflicts), CommittedUnixMs: millis(r.CommittedAt),
+	}
+}
+
+// recorded is the status that the journal kept of a job.
+func recorded(r journal.Job) (*firnpb.JobStatus, error) {
+	st := &firnpb.JobStatus{}
+	if err := proto.Unmarshal(r.Status, st); err != nil {
+		return nil, &commit.Error{Code: commit.CodeJournal, Op: "read job", Object: r.ID, Cause: err}
+	}
+	return st, nil
+}
+
+// deduplicated marks the status of a committed job as the answer to a later
+// submission of the same statement.
+func deduplicated(st *firnpb.JobStatus) *firnpb.JobStatus {
+	st = proto.CloneOf(st)
+	if st.GetReport() != nil {
+		st.Report.Deduplicated = true
+	}
+	if r, err := wire.DecodeReport(st.GetInlineResult()); err == nil {
+		r.Deduplicated = true
+		if raw, err := wire.EncodeReport(r); err == nil {
+			st.InlineResult = raw
+		}
+	}
+	return st
+}
+
+// interrupted is a job that ran when its scheduler's process ended, as the next
+// process tells it. What is known of its commit is what the journal's unit
+// says: a request that may have been sent is an outcome that isn't known.
+func interrupted(r journal.Job, u journal.Unit, now time.Time) journal.Job {
+	err := &commit.Error{
+		Code: commit.CodeJobInterrupted, Op: "run job", Object: r.ID,
+		Cause: errors.New("the scheduler's process ended while the job ran"), Tried: "nothing was committed",
+		Hint: "Run the statement again with the same idempotency key.",
+	}
+	r.Commit = commit.CommitNone
+	switch u.State {
+	case journal.UnitSent, journal.UnitUnknown:
+		r.Commit = commit.CommitUnknown
+		err.Code, err.Cause = commit.CodeUnknown, errors.New("the scheduler's process ended while the job's commit was in flight")
+		err.Tried = "its files are kept"
+		err.Hint = fmt.Sprintf("`firn commit retry %s` looks the commit up in the table and finishes it.", r.ID)
+	case journal.UnitCommitted:
+		r.Commit = commit.CommitCommitted
+		err.Cause = errors.New("the scheduler's process ended after the job's commit and before its end was recorded")
+		err.Tried = "the commit is in the table"
+		err.Hint = "Run the statement again with the same idempotency key: it finds the commit."
+	case journal.UnitRefused:
+		r.Commit = commit.CommitRefused
+	}
+	r.State, r.Error, r.Ended = string(graph.JobFailed), err.Error(), now
+	st, derr := recorded(r)
+	if derr != nil {
+		st = &firnpb.JobStatus{JobId: r.ID, IdempotencyKey: r.Key, Statement: r.Statement, Sql: r.SQL, SubmittedUnixMs: millis(r.Submitted)}
+	}
+	st.State, st.Phase, st.Commit, st.Error = r.State, "", string(r.Commit), wire.ErrorToProto(err)
+	st.EndedUnixMs = millis(now)
+	st.Revision += 1 << 32 // above what the earlier process told
+	if raw, err := proto.Marshal(st); err == nil {
+		r.Status = raw
+	}
+	return r
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

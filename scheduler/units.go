@@ -1,0 +1,359 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/committer"
+	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
+)
+
+// Actions of DriveUnit.
+const (
+	actionRetry = "retry"
+	actionDrop  = "drop"
+)
+
+// ListUnits implements firnpb.ClientServiceServer: the units that wait to be
+// driven, or all. Those of running jobs don't wait.
+func (s *Scheduler) ListUnits(ctx context.Context, r *firnpb.ListUnitsRequest) (*firnpb.ListUnitsResponse, error) {
+	units, err := s.journal.Units(ctx, r.GetAll())
+	if err != nil {
+		return nil, err
+	}
+	running := map[string]bool{}
+	if err := s.loop.call(ctx, func() {
+		for _, j := range s.state.byKey {
+			running[j.id] = true
+		}
+	}); err != nil {
+		return nil, err
+	}
+	resp := &firnpb.ListUnitsResponse{}
+	for _, u := range units {
+		if running[u.JobID] && !r.GetAll() {
+			continue
+		}
+		state := string(u.State)
+		if u.State == journal.UnitSent && !running[u.JobID] {
+			state = string(commit.Unknown)
+		}
+		resp.Units = append(resp.Units, &firnpb.UnitStatus{
+			JobId: u.JobID, Table: u.Table.String(), State: state, Reason: string(u.Reason),
+			Files: u.Files, Rows: u.Rows, Prefix: u.Prefix, Cause: strings.ToValidUTF8(u.Cause, "\uFFFD"),
+		})
+	}
+	return resp, nil
+}
+
+// DriveUnit implements firnpb.ClientServiceServer.
+func (s *Scheduler) DriveUnit(ctx context.Context, r *firnpb.DriveUnitRequest) (*firnpb.JobStatus, error) {
+	u, err := s.journal.Unit(ctx, r.GetJobId())
+	if errors.Is(err, journal.ErrNotFound) {
+		return nil, &commit.Error{
+			Code: commit.CodeUnitNotFound, Op: "find commit unit of", Object: r.GetJobId(), Cause: errors.New("the journal has none of that job"),
+			Hint: "`firn commit list` shows the units there are.",
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	// As for a submission under the key: one at a time, and not beside a job
+	// that runs.
+	unlock, err := s.keys.lock(ctx, u.Namespace+"\x00"+u.Key)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	var running *job
+	closing := false
+	if err := s.loop.call(ctx, func() {
+		running, closing = s.state.byKey[u.Namespace+"\x00"+u.Key], s.state.closing
+	}); err != nil {
+		return nil, err
+	}
+	switch {
+	case closing:
+		return nil, errClosing()
+	case running != nil:
+		return nil, errNotDrivable(u, fmt.Errorf("job %s of the same key still runs", running.id), "Wait for it with `firn job wait "+running.id+"`.")
+	}
+	// What the unit was before the lock may have changed.
+	if u, err = s.journal.Unit(ctx, u.JobID); err != nil {
+		return nil, err
+	}
+	switch r.GetAction() {
+	case actionRetry:
+		return s.retryUnit(ctx, u, r.GetTable(), wireSession(r.GetSession()))
+	case actionDrop:
+		return s.dropUnit(ctx, u)
+	default:
+		return nil, badRequest("drive commit unit", fmt.Errorf("action %q isn't %s or %s", r.GetAction(), actionRetry, actionDrop))
+	}
+}
+
+func errNotDrivable(u journal.Unit, cause error, hint string) error {
+	return &commit.Error{Code: commit.CodeUnitNotDrivable, Op: "drive commit unit of", Object: u.JobID, Cause: cause, Hint: hint}
+}
+
+// retryUnit commits a unit again, with the files that are there. table names
+// another table to adopt the files into; empty for the unit's own.
+func (s *Scheduler) retryUnit(ctx context.Context, u journal.Unit, table string, session plan.Session) (*firnpb.JobStatus, error) {
+	switch {
+	case u.State == journal.UnitCommitted:
+		return s.recordedJob(ctx, u.JobID)
+	case !u.Waits():
+		return nil, errNotDrivable(u, fmt.Errorf("it is %s %s", u.State, u.Reason), "Run the statement again with the same idempotency key.")
+	}
+	name := u.Table
+	if table != "" {
+		var err error
+		if name, err = s.tableName(ctx, table, session); err != nil {
+			return nil, err
+		}
+	}
+	target, err := s.cfg.Catalogs.Pin(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := s.journal.Manifest(ctx, u.JobID)
+	if err != nil {
+		return nil, err
+	}
+	var files []commit.File
+	if err := readManifest(raw, u.Files, func(f []commit.File) error { files = f; return nil }); err != nil {
+		return nil, err
+	}
+	if target.UUID != u.TableUUID {
+		if err := adopt(u, table != "", target, files); err != nil {
+			return nil, err
+		}
+	} else {
+		target.SchemaJSON, target.SpecJSON = u.SchemaJSON, u.SpecJSON
+	}
+	if err := s.statFiles(ctx, u, target.Storage, files); err != nil {
+		return nil, err
+	}
+	return s.runUnit(ctx, u, &plan.Commit{Target: target, Branch: u.Branch, Operation: u.Operation, Prefix: u.Prefix}, files)
+}
+
+// adopt checks that the files may go into another table than the one they were
+// written for, and makes them files of its schema and partition spec. Nothing
+// of the unit may still land in the first table.
+func adopt(u journal.Unit, asked bool, target plan.Pinned, files []commit.File) error {
+	if !asked {
+		return &commit.Error{
+			Code: commit.CodeUnitNotDrivable, Op: "commit the files of", Object: u.JobID, Reason: commit.ReasonTableChanged,
+			Cause: fmt.Errorf("table %s was replaced: the files were written for table %s, the table of that name is %s now", u.Table, u.TableUUID, target.UUID),
+			Hint:  fmt.Sprintf("`firn commit retry %s --table %s` adopts them into the table that is there now; `firn commit drop %s` deletes them.", u.JobID, u.Table, u.JobID),
+		}
+	}
+	if u.Sends > 0 && u.State != journal.UnitRefused {
+		return errNotDrivable(u, errors.New("its commit was sent, and it isn't proven that it can't land in its own table any more"),
+			"Retry it without another table first.")
+	}
+	var from, to struct {
+		schema tableSchema
+		spec   tableSpec
+	}
+	for _, d := range []struct {
+		raw []byte
+		v   any
+	}{{u.SchemaJSON, &from.schema}, {u.SpecJSON, &from.spec}, {target.SchemaJSON, &to.schema}, {target.SpecJSON, &to.spec}} {
+		if err := json.Unmarshal(d.raw, d.v); err != nil {
+			return fmt.Errorf("read the schemas to adopt the files of %s: %w", u.JobID, err)
+		}
+	}
+	if why := from.schema.misfit(to.schema); why != "" {
+		return errNotDrivable(u, fmt.Errorf("its files don't fit table %s: %s", target.Name, why), "Run the statement again on that table.")
+	}
+	if !reflect.DeepEqual(from.spec.Fields, to.spec.Fields) {
+		return errNotDrivable(u, fmt.Errorf("table %s is partitioned in another way than the files", target.Name), "Run the statement again on that table.")
+	}
+	for i := range files {
+		files[i].SchemaID, files[i].SpecID = to.schema.ID, to.spec.ID
+	}
+	return nil
+}
+
+// tableSchema is what adopt compares of a table's schema.
+type tableSchema struct {
+	ID     int `json:"schema-id"`
+	Fields []struct {
+		ID       int    `json:"id"`
+		Name     string `json:"name"`
+		Required bool   `json:"required"`
+		Type     any    `json:"type"`
+	} `json:"fields"`
+}
+
+// tableSpec is what adopt compares of a partition spec.
+type tableSpec struct {
+	ID     int `json:"spec-id"`
+	Fields []struct {
+		SourceID  int    `json:"source-id"`
+		FieldID   int    `json:"field-id"`
+		Transform string `json:"transform"`
+	} `json:"fields"`
+}
+
+// misfit says why files of schema s can't be read as files of schema to; empty
+// when they can: each field is there with the same id, name and type, and
+// nothing that to requires is missing.
+func (s tableSchema) misfit(to tableSchema) string {
+	written := map[int]int{}
+	for i, f := range s.Fields {
+		written[f.ID] = i
+	}
+	found := 0
+	for _, f := range to.Fields {
+		i, ok := written[f.ID]
+		switch {
+		case !ok && f.Required:
+			return fmt.Sprintf("column %s is required and they don't have it", f.Name)
+		case !ok:
+			continue
+		case s.Fields[i].Name != f.Name || !reflect.DeepEqual(s.Fields[i].Type, f.Type):
+			return fmt.Sprintf("field %d is %s %v there and %s %v in the files", f.ID, f.Name, f.Type, s.Fields[i].Name, s.Fields[i].Type)
+		case f.Required && !s.Fields[i].Required:
+			return fmt.Sprintf("column %s is required there and may be null in the files", f.Name)
+		}
+		found++
+	}
+	if found < len(s.Fields) {
+		return "they have columns that the table doesn't have"
+	}
+	return ""
+}
+
+// statFiles checks that each file is still there with its size.
+func (s *Scheduler) statFiles(ctx context.Context, u journal.Unit, storage map[string]string, files []commit.File) error {
+	if s.cfg.StatFile == nil {
+		return nil
+	}
+	for _, f := range files {
+		size, err := s.cfg.StatFile(ctx, storage, f.Path)
+		if err == nil && size != f.Size {
+			err = fmt.Errorf("it has %d bytes; %d were written", size, f.Size)
+		}
+		if err != nil {
+			return errNotDrivable(u, fmt.Errorf("file %s: %w", f.Path, err), "Run the statement again with the same idempotency key.")
+		}
+	}
+	return nil
+}
+
+// runUnit runs the commit and records what became of the job.
+func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit, files []commit.File) (*firnpb.JobStatus, error) {
+	select {
+	case s.rootSlots <- struct{}{}:
+		defer func() { <-s.rootSlots }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	s.targets.Store(u.JobID, c)
+	defer s.targets.Delete(u.JobID)
+	report, err := s.committer.Run(ctx, committer.Root{
+		JobID: u.JobID, Key: u.Key, Namespace: u.Namespace, Plan: c, Tasks: u.Tasks,
+		Read: func(_ context.Context, each func([]commit.File) error) error { return each(files) },
+	})
+	// What became of it is recorded also for a caller that has gone.
+	ctx = context.WithoutCancel(ctx)
+	rec, rerr := s.journal.Job(ctx, u.JobID)
+	if rerr != nil {
+		return nil, errors.Join(err, rerr)
+	}
+	st, rerr := recorded(rec)
+	if rerr != nil {
+		return nil, errors.Join(err, rerr)
+	}
+	st.Commit, st.Report = string(report.State), reportOf(report)
+	rec.Commit = report.State
+	st.Error, rec.Error = wire.ErrorToProto(err), ""
+	if err != nil {
+		rec.Error = err.Error()
+	} else {
+		rec.State, st.State, st.PercentComplete = string(graph.Succeeded), string(graph.Succeeded), 100
+		st.Rows = report.Rows
+		if st.InlineResult, rerr = wire.EncodeReport(report); rerr != nil {
+			return nil, rerr
+		}
+	}
+	st.Revision++
+	if rec.Status, rerr = proto.Marshal(st); rerr != nil {
+		return nil, errors.Join(err, rerr)
+	}
+	rerr = s.journal.PutJob(ctx, rec)
+	_ = s.loop.call(ctx, func() {
+		// From now on the journal answers for the job.
+		if j := s.state.jobs[u.JobID]; j != nil {
+			s.expire(j)
+			delete(s.state.jobs, u.JobID)
+		}
+	})
+	if err := errors.Join(err, rerr); err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+func (s *Scheduler) recordedJob(ctx context.Context, id string) (*firnpb.JobStatus, error) {
+	rec, err := s.journal.Job(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return recorded(rec)
+}
+
+// dropUnit gives a unit's files up. The journal refuses it for a unit that may
+// be in a table, and has the decision before the first file is deleted.
+func (s *Scheduler) dropUnit(ctx context.Context, u journal.Unit) (*firnpb.JobStatus, error) {
+	if err := s.journal.Drop(ctx, u.JobID); errors.Is(err, journal.ErrNotDroppable) {
+		return nil, errNotDrivable(u, fmt.Errorf("it is %s: its files may be in the table", u.State), fmt.Sprintf("`firn commit retry %s` finds out.", u.JobID))
+	} else if err != nil {
+		return nil, err
+	}
+	raw, err := s.journal.Manifest(ctx, u.JobID)
+	if err != nil {
+		return nil, err
+	}
+	var files []commit.File
+	if err := readManifest(bytes.Clone(raw), u.Files, func(f []commit.File) error { files = f; return nil }); err != nil {
+		return nil, err
+	}
+	if s.cfg.DeleteFile != nil {
+		var storage map[string]string
+		if target, err := s.cfg.Catalogs.Pin(ctx, u.Table); err == nil {
+			storage = target.Storage
+		}
+		var failed []error
+		for _, f := range files {
+			if !strings.HasPrefix(f.Path, u.Prefix) {
+				continue // verified before the seal; nothing else is ever deleted
+			}
+			if err := s.cfg.DeleteFile(ctx, storage, f.Path); err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", f.Path, err))
+			}
+		}
+		if len(failed) > 0 {
+			return nil, &commit.Error{
+				Code: commit.CodeUnitNotDrivable, Op: "delete the files of", Object: u.JobID, Cause: errors.Join(failed...),
+				Tried: fmt.Sprintf("%d of %d files are deleted", len(files)-len(failed), len(files)),
+				Hint:  fmt.Sprintf("`firn commit drop %s` deletes the rest.", u.JobID),
+			}
+		}
+	}
+	return s.recordedJob(ctx, u.JobID)
+}

@@ -1,0 +1,192 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+)
+
+// upload is a client's stream of Arrow batches on an executor. On the executor
+// it takes the place of a job with one stage, one task and one output.
+type upload struct {
+	id, attempt, executor string
+	columns               []plan.Column
+	expires               time.Time
+	// users are the jobs that read it.
+	users int
+}
+
+// OpenUpload implements firnpb.ClientServiceServer.
+func (s *Scheduler) OpenUpload(ctx context.Context, r *firnpb.OpenUploadRequest) (*firnpb.OpenUploadResponse, error) {
+	columns, err := uploadColumns(r.GetArrowSchema())
+	if err != nil {
+		return nil, err
+	}
+	e, _, err := s.anyExecutor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u := &upload{id: newID("u-"), attempt: newID("a-"), executor: e.id, columns: columns, expires: time.Now().Add(s.cfg.UploadTTL)}
+	if err := s.loop.call(ctx, func() { s.state.uploads[u.id] = u }); err != nil {
+		return nil, err
+	}
+	return &firnpb.OpenUploadResponse{
+		UploadId: u.id, Address: e.flight,
+		Ticket: s.signer.Sign(&firnpb.Ticket{
+			Purpose: wire.PurposeUpload, JobId: u.id, AttemptId: u.attempt, ExecutorId: u.executor, ExpiresUnixMs: u.expires.UnixMilli(),
+		}),
+	}, nil
+}
+
+// useUpload gives a job an upload to read. The job holds it until it ends.
+func (s *Scheduler) useUpload(ctx context.Context, j *job, id string) (plan.Upload, []plan.Column, error) {
+	var res plan.Upload
+	var columns []plan.Column
+	err := error(&commit.Error{
+		Code: commit.CodeUploadNotFound, Op: "read upload", Object: id, Cause: errors.New("no such upload is known, or it has expired"),
+		Hint: "Upload the data again and name the new upload.",
+	})
+	if cerr := s.loop.call(ctx, func() {
+		u := s.state.uploads[id]
+		if u == nil {
+			return
+		}
+		e := s.state.executors[u.executor]
+		if e == nil {
+			return
+		}
+		u.users++
+		j.uploads = append(j.uploads, id)
+		err, columns = nil, u.columns
+		res = plan.Upload{ID: id, Executor: u.executor, Location: plan.ShuffleLocation{
+			Job: id, Attempt: u.attempt, Executor: u.executor, Address: e.flight,
+			Ticket: s.signer.Sign(&firnpb.Ticket{
+				Purpose: wire.PurposeRead, JobId: id, AttemptId: u.attempt, ExecutorId: u.executor,
+				ExpiresUnixMs: time.Now().Add(ticketTTL).UnixMilli(),
+			}),
+		}}
+	}); cerr != nil {
+		err = cerr
+	}
+	return res, columns, err
+}
+
+// releaseUpload ends a job's hold. The last reader that has done its work frees
+// the upload; after a failure it stays for its time to live, so that the
+// statement can be sent again.
+func (s *Scheduler) releaseUpload(id string, done bool) {
+	u := s.state.uploads[id]
+	if u == nil {
+		return
+	}
+	if u.users--; u.users == 0 && done {
+		s.freeUpload(id)
+	}
+}
+
+// freeUpload removes an upload from its executor.
+func (s *Scheduler) freeUpload(id string) {
+	delete(s.state.uploads, id)
+	s.freeData(id, nil)
+}
+
+// uploadColumns reads the schema of an upload: an Arrow IPC stream without
+// batches.
+func uploadColumns(raw []byte) (columns []plan.Column, err error) {
+	refuse := func(cause error) error { return badRequest("open upload", cause) }
+	defer func() {
+		if p := recover(); p != nil { // the bytes come from a client
+			err = refuse(fmt.Errorf("not an Arrow schema: %v", p))
+		}
+	}()
+	rd, err := ipc.NewReader(bytes.NewReader(raw), ipc.WithAllocator(wire.NewLimitedAllocator()))
+	if err != nil {
+		return nil, refuse(fmt.Errorf("not an Arrow schema: %w", err))
+	}
+	defer rd.Release()
+	seen := map[string]bool{}
+	for _, f := range rd.Schema().Fields() {
+		t, err := duckType(f.Type)
+		if err != nil {
+			return nil, refuse(fmt.Errorf("column %s: %w", f.Name, err))
+		}
+		if name := strings.ToLower(f.Name); seen[name] || name == "" {
+			return nil, refuse(fmt.Errorf("column name %q stands twice, or is empty", f.Name))
+		} else {
+			seen[name] = true
+		}
+		columns = append(columns, plan.Column{Name: f.Name, Type: t, Required: !f.Nullable})
+	}
+	if len(columns) == 0 {
+		return nil, refuse(errors.New("the schema has no columns"))
+	}
+	return columns, nil
+}
+
+// plainTypes are Arrow types with one DuckDB type.
+var plainTypes = map[arrow.Type]string{
+	arrow.BOOL: "BOOLEAN", arrow.INT8: "TINYINT", arrow.INT16: "SMALLINT", arrow.INT32: "INTEGER", arrow.INT64: "BIGINT",
+	arrow.UINT8: "UTINYINT", arrow.UINT16: "USMALLINT", arrow.UINT32: "UINTEGER", arrow.UINT64: "UBIGINT",
+	arrow.FLOAT32: "FLOAT", arrow.FLOAT64: "DOUBLE", arrow.DATE32: "DATE", arrow.DATE64: "DATE",
+	arrow.TIME32: "TIME", arrow.TIME64: "TIME",
+	arrow.STRING: "VARCHAR", arrow.LARGE_STRING: "VARCHAR", arrow.STRING_VIEW: "VARCHAR",
+	arrow.BINARY: "BLOB", arrow.LARGE_BINARY: "BLOB", arrow.BINARY_VIEW: "BLOB", arrow.FIXED_SIZE_BINARY: "BLOB",
+	arrow.NULL: `"NULL"`,
+}
+
+// duckType names the DuckDB type that an Arrow type is read as.
+func duckType(t arrow.DataType) (string, error) {
+	switch t := t.(type) {
+	case *arrow.TimestampType:
+		if t.TimeZone != "" {
+			return "TIMESTAMP WITH TIME ZONE", nil
+		}
+		return map[arrow.TimeUnit]string{
+			arrow.Second: "TIMESTAMP_S", arrow.Millisecond: "TIMESTAMP_MS", arrow.Microsecond: "TIMESTAMP", arrow.Nanosecond: "TIMESTAMP_NS",
+		}[t.Unit], nil
+	case *arrow.MapType:
+		key, err := duckType(t.KeyType())
+		if err != nil {
+			return "", err
+		}
+		item, err := duckType(t.ItemType())
+		return "MAP(" + key + ", " + item + ")", err
+	case arrow.ListLikeType:
+		item, err := duckType(t.Elem())
+		return item + "[]", err
+	case *arrow.StructType:
+		var parts []string
+		for _, f := range t.Fields() {
+			item, err := duckType(f.Type)
+			if err != nil {
+				return "", err
+			}
+			parts = append(parts, `"`+strings.ReplaceAll(f.Name, `"`, `""`)+`" `+item)
+		}
+		return "STRUCT(" + strings.Join(parts, ", ") + ")", nil
+	case *arrow.DictionaryType:
+		return duckType(t.ValueType)
+	case arrow.DecimalType:
+		return fmt.Sprintf("DECIMAL(%d,%d)", t.GetPrecision(), t.GetScale()), nil
+	case arrow.ExtensionType:
+		if t.ExtensionName() == "arrow.uuid" {
+			return "UUID", nil
+		}
+		return duckType(t.StorageType())
+	}
+	if name, ok := plainTypes[t.ID()]; ok {
+		return name, nil
+	}
+	return "", fmt.Errorf("type %s can't be uploaded", t)
+}
