@@ -68,6 +68,10 @@ func completed(e *commit.Error) (title, cause, hint string) {
 func errorText(e *commit.Error) string {
 	title, cause, hint := completed(e)
 	var b strings.Builder
+	if e.Code == commit.CodeUsage {
+		fmt.Fprintf(&b, "error: %s: %s  [%s]\n  %s\n", e.Object, cause, e.Code, hint)
+		return b.String()
+	}
 	fmt.Fprintf(&b, "error: %s", strings.TrimSpace(e.Op+" "+e.Object))
 	fmt.Fprintf(&b, ": %s", title)
 	if e.Code != "" {
