@@ -2,6 +2,8 @@ package iceberg
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/apache/iceberg-go"
 
@@ -54,7 +56,8 @@ func (m *Metadata) compatible(name commit.TableName, written, current *iceberg.S
 	if err != nil {
 		return newError(commit.CodeMetadataInvalid, "read schema of", name.String(), err)
 	}
-	for id, f := range old {
+	for _, id := range slices.Sorted(maps.Keys(old)) {
+		f := old[id]
 		c, ok := now[id]
 		switch {
 		case !ok:
@@ -65,7 +68,8 @@ func (m *Metadata) compatible(name commit.TableName, written, current *iceberg.S
 			return changed(name, "column %s may not be null any more, and the files were written when it might", columnName(current, c))
 		}
 	}
-	for id, c := range now {
+	for _, id := range slices.Sorted(maps.Keys(now)) {
+		c := now[id]
 		if _, ok := old[id]; !ok && c.Required && c.InitialDefault == nil && !insideNew(current, old, id) {
 			return changed(name, "column %s was added, must have a value, and has no default for rows written before it", columnName(current, c))
 		}

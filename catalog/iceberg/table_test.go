@@ -280,15 +280,17 @@ func TestBuildRefuses(t *testing.T) {
 	}
 	before := f.metadataFiles()
 	for name, units := range map[string][]commit.Unit{
-		"none":             nil,
-		"twice":            {good, good},
-		"uuid":             bad(func(u *commit.Unit) { u.TableUUID = "other" }),
-		"overwrite":        bad(func(u *commit.Unit) { u.Operation = "overwrite" }),
-		"mixed specs":      append([]commit.Unit{good}, bad(func(u *commit.Unit) { u.SpecID, u.Token = 9, commit.Token{9} })...),
-		"file's spec":      bad(func(u *commit.Unit) { u.Files[0].SpecID = 3 }),
-		"no partition":     bad(func(u *commit.Unit) { u.Files[0].Partition = nil }),
-		"other field":      bad(func(u *commit.Unit) { u.Files[0].Partition = []commit.PartitionValue{{FieldID: 1001}} }),
-		"bad UTF-8":        bad(func(u *commit.Unit) { u.Files[0].Partition = []commit.PartitionValue{{FieldID: 1000, Value: []byte{0xff}}} }),
+		"none":         nil,
+		"twice":        {good, good},
+		"uuid":         bad(func(u *commit.Unit) { u.TableUUID = "other" }),
+		"overwrite":    bad(func(u *commit.Unit) { u.Operation = "overwrite" }),
+		"mixed specs":  append([]commit.Unit{good}, bad(func(u *commit.Unit) { u.SpecID, u.Token = 9, commit.Token{9} })...),
+		"file's spec":  bad(func(u *commit.Unit) { u.Files[0].SpecID = 3 }),
+		"no partition": bad(func(u *commit.Unit) { u.Files[0].Partition = nil }),
+		"other field":  bad(func(u *commit.Unit) { u.Files[0].Partition = []commit.PartitionValue{{FieldID: 1001}} }),
+		"bad UTF-8": bad(func(u *commit.Unit) {
+			u.Files[0].Partition = []commit.PartitionValue{{FieldID: 1000, Value: []byte{0xff}}}
+		}),
 		"ORC":              bad(func(u *commit.Unit) { u.Files[0].Format = "ORC" }),
 		"negative rows":    bad(func(u *commit.Unit) { u.Files[0].Rows = -1 }),
 		"path that's void": bad(func(u *commit.Unit) { u.Files[0].Path = "" }),

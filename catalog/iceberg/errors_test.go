@@ -1,0 +1,5 @@
+package iceberg_test
+
+import "errors"
+
+func errorAs[T error](err error, to *T) bool { return errors.As(err, to) }
