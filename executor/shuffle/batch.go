@@ -29,7 +29,8 @@ func arraySize(a arrow.Array) int64 {
 	}
 	switch a := a.(type) {
 	case array.BinaryLike:
-		return n + 4*int64(a.Len()) + a.ValueOffset64(a.Len()) - a.ValueOffset64(0)
+		last := a.Len() - 1
+		return n + 4*int64(a.Len()) + a.ValueOffset64(last) + int64(a.ValueLen(last)) - a.ValueOffset64(0)
 	case *array.FixedSizeList:
 		return n + childSize(a.ListValues(), int64(a.Data().Offset())*int64(a.DataType().(*arrow.FixedSizeListType).Len()),
 			int64(a.Data().Offset()+a.Len())*int64(a.DataType().(*arrow.FixedSizeListType).Len()))

@@ -67,16 +67,16 @@ func (s *Source) Read(ctx context.Context, locations []plan.ShuffleLocation) *Re
 				send(item{err: err})
 				return
 			}
-			if ctx.Err() != nil {
-				return
-			}
 		}
+		// Only this says that all is read: a channel that closes without it was
+		// cut short.
+		send(item{err: io.EOF})
 	})
 	return r
 }
 
-// errStopped ends a read whose caller has gone.
-var errStopped = errors.New("reading was stopped")
+// errStopped ends a read that was closed or whose context has ended.
+var errStopped = fmt.Errorf("reading shuffle data was stopped: %w", context.Canceled)
 
 func (s *Source) readOne(ctx context.Context, l plan.ShuffleLocation, send func(item) bool) error {
 	p, err := s.open(ctx, l)
@@ -200,7 +200,7 @@ func (r *Reader) receive(ctx context.Context) (item, error) {
 	select {
 	case i, ok := <-r.items:
 		if !ok {
-			r.err = io.EOF
+			r.err = errStopped
 		} else if i.err != nil {
 			r.err = i.err
 		}

@@ -117,7 +117,7 @@ func (s *Server) DoGet(raw *flight.Ticket, stream flight.FlightService_DoGetServ
 // ended it: one that breaks off leaves nothing.
 func (s *Server) DoPut(stream flight.FlightService_DoPutServer) (err error) {
 	defer s.recovered("DoPut", &err)
-	r, err := flight.NewRecordReader(stream, ipc.WithAllocator(wire.NewLimitedAllocator()))
+	r, err := wire.NewFlightReader(stream)
 	if err != nil {
 		return badStream(stream.Context(), err)
 	}
@@ -127,7 +127,7 @@ func (s *Server) DoPut(stream flight.FlightService_DoPutServer) (err error) {
 		return err
 	}
 	a := attemptOf(t)
-	if _, err := s.store.open(a, 0); !errors.Is(err, fs.ErrNotExist) {
+	if s.store.has(a) {
 		return wire.ToStatus(&commit.Error{Code: commit.CodeUploadExists, Op: "upload rows to", Object: a.Job,
 			Cause: errors.New("its rows are here already")})
 	}
@@ -145,7 +145,7 @@ func (s *Server) DoPut(stream flight.FlightService_DoPutServer) (err error) {
 		if err != nil {
 			return badStream(ctx, err)
 		}
-		if err := checkBatch(b); err != nil {
+		if err := wire.CheckBatch(b); err != nil {
 			return status.Error(codes.InvalidArgument, "uploaded stream: "+err.Error())
 		}
 		if err := w.Write(ctx, b); err != nil {

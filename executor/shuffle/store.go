@@ -112,6 +112,13 @@ func removeAll(dir string) error {
 	return err
 }
 
+// has says whether the attempt's output was committed.
+func (s *Store) has(a Attempt) bool {
+	final, _ := s.dirs(a)
+	_, err := os.Stat(final)
+	return err == nil
+}
+
 // file is an open output. It reads batches in any order.
 type file struct {
 	f *os.File

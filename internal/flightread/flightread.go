@@ -10,7 +10,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/flight"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"google.golang.org/grpc"
@@ -120,7 +119,6 @@ func (c *Client) Open(ctx context.Context, src Source) *Reader {
 func (r *Reader) Close() {
 	r.cancel()
 	r.drop()
-	r.done = true
 }
 
 // Schema returns the schema of the output, connecting if needed.
@@ -153,8 +151,9 @@ func (r *Reader) Next() (arrow.RecordBatch, error) {
 		return nil
 	})
 	if err != nil {
-		if errors.Is(err, io.EOF) {
-			r.Close()
+		if err == io.EOF { //nolint:errorlint // the stream's own, unwrapped
+			r.done = true
+			r.drop()
 		}
 		return nil, err
 	}
@@ -220,7 +219,7 @@ func (r *Reader) connect() error {
 	if err != nil {
 		return err
 	}
-	stream, err := flight.NewRecordReader(get, ipc.WithAllocator(wire.NewLimitedAllocator()))
+	stream, err := wire.NewFlightReader(get)
 	if err != nil {
 		return notEOF(err)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -285,20 +284,9 @@ func FuzzDecodeManifest(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		r, err := ipc.NewReader(bytes.NewReader(raw), ipc.WithAllocator(wire.NewLimitedAllocator()))
-		if err != nil {
-			return
-		}
-		defer r.Release()
-		for {
-			b, err := r.Read()
-			if err != nil {
-				return
-			}
-			files, err := wire.DecodeManifest(b)
-			if err != nil && files != nil {
-				t.Fatalf("both files and %v", err)
-			}
+		files, err := wire.DecodeManifestIPC(raw)
+		if err != nil && files != nil {
+			t.Fatalf("both files and %v", err)
 		}
 	})
 }

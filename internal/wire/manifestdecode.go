@@ -73,17 +73,22 @@ func checkManifest(b arrow.RecordBatch) error {
 		if got := b.Column(i).Len(); int64(got) != b.NumRows() {
 			return fmt.Errorf("column %q has %d values for %d rows", f.Name, got, b.NumRows())
 		}
-		if err := checkArray(b.Column(i)); err != nil {
-			return fmt.Errorf("column %q: %w", f.Name, err)
+	}
+	// Only now is a loop over an array's length known to end.
+	if err := CheckBatch(b); err != nil {
+		return err
+	}
+	for i, c := range b.Columns() {
+		if err := checkNulls(c); err != nil {
+			return fmt.Errorf("column %q: %w", b.ColumnName(i), err)
 		}
 	}
 	return nil
 }
 
-// checkArray refuses nulls and offsets that leave their values, in the array
-// and in what it nests. A null count is a claim of the sender, so the bitmap is
-// counted.
-func checkArray(a arrow.Array) error {
+// checkNulls refuses nulls in the array and in what it nests. A null count is a
+// claim of the sender, so each value is asked.
+func checkNulls(a arrow.Array) error {
 	for i := range a.Len() {
 		if a.IsNull(i) {
 			return fmt.Errorf("null at %d", i)
@@ -91,18 +96,10 @@ func checkArray(a arrow.Array) error {
 	}
 	switch a := a.(type) {
 	case array.ListLike: // lists and maps
-		last := int64(0)
-		for i := range a.Len() {
-			from, to := a.ValueOffsets(i)
-			if from < last || to < from || to > int64(a.ListValues().Len()) {
-				return fmt.Errorf("bad offsets %d to %d at %d", from, to, i)
-			}
-			last = to
-		}
-		return checkArray(a.ListValues())
+		return checkNulls(a.ListValues())
 	case *array.Struct:
 		for i := range a.NumField() {
-			if err := checkArray(a.Field(i)); err != nil {
+			if err := checkNulls(a.Field(i)); err != nil {
 				return err
 			}
 		}

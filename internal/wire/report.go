@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/firn-project/firn/commit"
 )
@@ -116,7 +114,7 @@ func DecodeReport(raw []byte) (r commit.Report, err error) {
 			err = fmt.Errorf("commit report: %v", p)
 		}
 	}()
-	rd, err := ipc.NewReader(bytes.NewReader(raw))
+	rd, err := NewIPCReader(raw)
 	if err != nil {
 		return r, fmt.Errorf("commit report: %w", err)
 	}
@@ -167,20 +165,4 @@ func noEOF(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
-}
-
-// EncodeIPC writes batches of one schema as an Arrow IPC stream, with the schema
-// also when there is none.
-func EncodeIPC(schema *arrow.Schema, batches ...arrow.RecordBatch) ([]byte, error) {
-	var buf bytes.Buffer
-	w := ipc.NewWriter(&buf, ipc.WithSchema(schema))
-	for _, b := range batches {
-		if err := w.Write(b); err != nil {
-			return nil, fmt.Errorf("write Arrow IPC: %w", err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("write Arrow IPC: %w", err)
-	}
-	return buf.Bytes(), nil
 }

@@ -1,4 +1,4 @@
-package shuffle
+package wire
 
 import (
 	"errors"
@@ -8,11 +8,11 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
-// checkBatch checks that a batch that came from outside stays within its
-// buffers. The library builds arrays on whatever offsets a message has, and the
-// rows go on to the query engine as raw memory, so that a hostile stream could
-// read or break what isn't its own.
-func checkBatch(b arrow.RecordBatch) error {
+// CheckBatch checks that a batch that came from outside stays within its buffers.
+// The library builds arrays on whatever lengths and offsets a message has: a
+// hostile one would let a loop run for ever, or the query engine, which gets rows
+// as raw memory, read what isn't the sender's.
+func CheckBatch(b arrow.RecordBatch) error {
 	for i, c := range b.Columns() {
 		if int64(c.Len()) != b.NumRows() {
 			return fmt.Errorf("column %q has %d values for %d rows", b.ColumnName(i), c.Len(), b.NumRows())
@@ -28,6 +28,9 @@ var errBuffer = errors.New("the values leave their buffer")
 
 func checkData(a arrow.Array) error {
 	d := a.Data()
+	if d.Len() < 0 || d.Offset() < 0 || d.Offset()+d.Len() < 0 {
+		return errBuffer
+	}
 	n := int64(d.Offset() + d.Len())
 	if nulls := d.Buffers()[0]; nulls != nil && nulls.Len() > 0 && int64(nulls.Len())*8 < n {
 		return errBuffer
@@ -39,23 +42,19 @@ func checkData(a arrow.Array) error {
 	case *array.Null:
 		return nil
 	case array.BinaryLike:
-		return checkOffsets(a.Len(), func(i int) int64 { return a.ValueOffset64(i) }, bufferLen(d, 2))
+		return checkRanges(a.Len(), func(i int) (int64, int64) {
+			from := a.ValueOffset64(i)
+			return from, from + int64(a.ValueLen(i))
+		}, bufferLen(d, 2))
 	case *array.FixedSizeList:
-		if int64(a.ListValues().Len()) < n*int64(a.DataType().(*arrow.FixedSizeListType).Len()) {
+		// By division, as a product could overflow.
+		if each := a.DataType().(*arrow.FixedSizeListType).Len(); each > 0 && int64(a.ListValues().Len()/int(each)) < n {
 			return errBuffer
 		}
 		return checkData(a.ListValues())
 	case *array.List, *array.LargeList, *array.Map:
 		l := a.(array.ListLike)
-		err := checkOffsets(l.Len(), func(i int) int64 {
-			if i == l.Len() {
-				_, to := l.ValueOffsets(i - 1)
-				return to
-			}
-			from, _ := l.ValueOffsets(i)
-			return from
-		}, int64(l.ListValues().Len()))
-		if err != nil {
+		if err := checkRanges(l.Len(), l.ValueOffsets, int64(l.ListValues().Len())); err != nil {
 			return err
 		}
 		return checkData(l.ListValues())
@@ -73,12 +72,12 @@ func checkData(a arrow.Array) error {
 		return checkData(a.Storage())
 	}
 	if t, ok := a.DataType().(arrow.FixedWidthDataType); ok && a.DataType().ID() != arrow.DICTIONARY {
-		if bufferLen(d, 1)*8 < n*int64(t.BitWidth()) {
+		if bufferLen(d, 1)*8/int64(t.BitWidth()) < n {
 			return errBuffer
 		}
 		return nil
 	}
-	return fmt.Errorf("type %s can't be uploaded", a.DataType())
+	return fmt.Errorf("columns of type %s aren't taken from outside", a.DataType())
 }
 
 func bufferLen(d arrow.ArrayData, i int) int64 {
@@ -88,15 +87,15 @@ func bufferLen(d arrow.ArrayData, i int) int64 {
 	return 0
 }
 
-// checkOffsets wants n+1 ascending offsets within limit.
-func checkOffsets(n int, at func(int) int64, limit int64) error {
+// checkRanges wants n ranges that ascend within limit.
+func checkRanges(n int, at func(int) (from, to int64), limit int64) error {
 	last := int64(0)
-	for i := range n + 1 {
-		o := at(i)
-		if o < last || o > limit {
+	for i := range n {
+		from, to := at(i)
+		if from < last || to < from || to > limit {
 			return errBuffer
 		}
-		last = o
+		last = to
 	}
 	return nil
 }
