@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -55,6 +56,8 @@ type TaskInfo struct {
 type Engine struct {
 	cfg   Config
 	allow []string // cfg.LocalAllow with symbolic links resolved
+	// probes counts probes, to name their directories.
+	probes atomic.Int64
 }
 
 // New makes an engine and its directory, and removes what an earlier process
@@ -97,6 +100,8 @@ type session struct {
 	dir string
 	// staged counts what was staged, to name it.
 	staged int
+	// names are the locations of files by the paths that DuckDB opened.
+	names map[string]string
 }
 
 // open makes the attempt's directory and instance. The caller closes the
@@ -105,7 +110,7 @@ func (e *Engine) open(ctx context.Context, t TaskInfo, settings map[string]strin
 	if !filepath.IsLocal(t.Attempt) || strings.ContainsAny(t.Attempt, `/\`) || t.Attempt == "." {
 		return nil, fmt.Errorf("engine: attempt id %q can't name a directory", t.Attempt)
 	}
-	s := &session{Engine: e, dir: filepath.Join(e.cfg.Dir, t.Attempt)}
+	s := &session{Engine: e, dir: filepath.Join(e.cfg.Dir, t.Attempt), names: map[string]string{}}
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("engine: make the attempt's directory: %w", err)
 	}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/duckdb"
+	"github.com/firn-project/firn/internal/objstore"
+	"github.com/firn-project/firn/plan"
+)
+
+const globChars = "*?["
+
+// localPath gives the path of a local file, and whether the location is one.
+func localPath(location string) (string, bool) {
+	if p, ok := strings.CutPrefix(location, "file:"); ok {
+		for strings.HasPrefix(p, "//") {
+			p = p[1:]
+		}
+		return p, true
+	}
+	return location, !strings.Contains(location, "://")
+}
+
+// store reaches the objects of a source.
+func store(s plan.Source) objstore.Store { return objstore.New(objstore.FromStorage(s.Storage)) }
+
+// expand finds what a source's patterns stand for, with sizes: the files of each
+// pattern in order of their names, patterns in the order written.
+func (s *session) expand(ctx context.Context, src plan.Source) ([]plan.SourceFile, error) {
+	var all []plan.SourceFile
+	for _, pattern := range src.Patterns {
+		var files []plan.SourceFile
+		var err error
+		if p, local := localPath(pattern); local {
+			files, err = s.expandLocal(ctx, p)
+		} else {
+			files, err = expandObjects(ctx, store(src), pattern)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == 0 {
+			return nil, &commit.Error{
+				Code: commit.CodeSourceNotFound, Op: "find files", Object: pattern,
+				Cause: errors.New("no file matches"), Hint: "Check the path; it's read on the executor's machine.",
+			}
+		}
+		all = append(all, files...)
+	}
+	return all, nil
+}
+
+func (s *session) expandLocal(ctx context.Context, pattern string) ([]plan.SourceFile, error) {
+	pattern, err := filepath.Abs(pattern)
+	if err != nil {
+		return nil, err
+	}
+	// A name that exists is that file, whatever signs are in it.
+	if _, err := os.Lstat(pattern); err == nil || !strings.ContainsAny(pattern, globChars) {
+		f, err := s.statLocal(pattern)
+		return []plan.SourceFile{f}, err
+	}
+	base := filepath.Dir(pattern[:strings.IndexAny(pattern, globChars)] + "x")
+	if _, err := s.resolve(base); err != nil {
+		return nil, err
+	}
+	found, err := s.db.Strings(ctx, "SELECT file FROM glob("+duckdb.Quote(pattern)+") ORDER BY file")
+	if err != nil {
+		return nil, fmt.Errorf("find files %s: %w", pattern, err)
+	}
+	files := make([]plan.SourceFile, len(found))
+	for i, row := range found {
+		if files[i], err = s.statLocal(row[0]); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// resolve gives the path with its symbolic links resolved, if it is allowed.
+func (s *session) resolve(path string) (string, error) {
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		// Whether a forbidden file exists is nobody's business.
+		if !s.allowed(filepath.Clean(path)) {
+			return "", notAllowed(path)
+		}
+		return "", storeError(path, err)
+	}
+	if !s.allowed(resolved) {
+		return "", notAllowed(path)
+	}
+	return resolved, nil
+}
+
+func notAllowed(path string) error {
+	return &commit.Error{
+		Code: commit.CodeSourceNotAllowed, Op: "read file", Object: path,
+		Cause: errors.New("it lies outside the directories that sources may be read from"),
+		Hint:  "Add its directory to sources.local.allow in the scheduler's configuration.",
+	}
+}
+
+func (s *session) statLocal(path string) (plan.SourceFile, error) {
+	resolved, err := s.resolve(path)
+	if err != nil {
+		return plan.SourceFile{}, err
+	}
+	info, err := os.Stat(resolved)
+	if err != nil {
+		return plan.SourceFile{}, storeError(path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return plan.SourceFile{}, badFile(path, "it is not a regular file")
+	}
+	return plan.SourceFile{Path: path, Size: info.Size(), Rows: -1}, nil
+}
+
+func expandObjects(ctx context.Context, st objstore.Store, pattern string) ([]plan.SourceFile, error) {
+	cut := strings.IndexAny(pattern, globChars)
+	if cut < 0 {
+		size, err := st.Stat(ctx, pattern)
+		if err != nil {
+			return nil, storeError(pattern, err)
+		}
+		return []plan.SourceFile{{Path: pattern, Size: size, Rows: -1}}, nil
+	}
+	match, err := globRegexp(pattern)
+	if err != nil {
+		return nil, &commit.Error{Code: commit.CodeQueryFailed, Op: "find files", Object: pattern, Cause: err}
+	}
+	var files []plan.SourceFile
+	for info, err := range st.List(ctx, pattern[:cut]) {
+		if err != nil {
+			return nil, storeError(pattern, err)
+		}
+		if match.MatchString(info.URI) {
+			files = append(files, plan.SourceFile{Path: info.URI, Size: info.Size, Rows: -1})
+		}
+	}
+	slices.SortFunc(files, func(a, b plan.SourceFile) int { return strings.Compare(a.Path, b.Path) })
+	return files, nil
+}
+
+// globRegexp translates a glob as DuckDB reads it: ** crosses directories, * and
+// ? don't.
+func globRegexp(glob string) (*regexp.Regexp, error) {
+	var b strings.Builder
+	b.WriteString("^")
+	for i := 0; i < len(glob); i++ {
+		switch c := glob[i]; c {
+		case '*':
+			if strings.HasPrefix(glob[i:], "**/") {
+				b.WriteString("(?:.*/)?")
+				i += 2
+			} else if strings.HasPrefix(glob[i:], "**") {
+				b.WriteString(".*")
+				i++
+			} else {
+				b.WriteString("[^/]*")
+			}
+		case '?':
+			b.WriteString("[^/]")
+		case '[':
+			end := strings.IndexByte(glob[i+1:], ']')
+			if end < 1 {
+				return nil, fmt.Errorf("the pattern has a [ without its ]")
+			}
+			set := glob[i+1 : i+1+end]
+			if set[0] == '!' {
+				set = "^" + set[1:]
+			}
+			b.WriteString("[" + strings.ReplaceAll(set, `\`, `\\`) + "]")
+			i += end + 1
+		default:
+			b.WriteString(regexp.QuoteMeta(string(c)))
+		}
+	}
+	return regexp.Compile(b.String() + "$")
+}

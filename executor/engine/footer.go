@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/apache/arrow-go/v18/parquet/file"
+
+	"github.com/firn-project/firn/internal/objstore"
+	"github.com/firn-project/firn/plan"
+)
+
+const parquetMagic = "PAR1"
+
+// readFooter checks that an object is a whole Parquet file and gives its row
+// groups and its schema as text. A file that isn't is refused by name with the
+// reason.
+func readFooter(f plan.SourceFile, obj objstore.Object) (plan.SourceFile, string, error) {
+	size := obj.Size()
+	f.Size = size
+	if size == 0 {
+		return f, "", badFile(f.Path, "the file is empty (0 bytes)")
+	}
+	head, tail := make([]byte, 4), make([]byte, 4)
+	if _, err := obj.ReadAt(head[:min(4, size)], 0); err != nil && err != io.EOF {
+		return f, "", storeError(f.Path, err)
+	}
+	switch {
+	case string(head) == "PARE":
+		return f, "", badFile(f.Path, "the Parquet file is encrypted")
+	case string(head) != parquetMagic:
+		return f, "", badFile(f.Path, fmt.Sprintf("not a Parquet file: it starts with %q", bytes.TrimRight(head, "\x00")))
+	case size < 12:
+		return f, "", badFile(f.Path, fmt.Sprintf("the Parquet file is cut off after %d bytes", size))
+	}
+	if _, err := obj.ReadAt(tail, size-4); err != nil && err != io.EOF {
+		return f, "", storeError(f.Path, err)
+	}
+	if string(tail) != parquetMagic {
+		return f, "", badFile(f.Path, fmt.Sprintf("the Parquet file is cut off: its footer is missing at the end (byte %d)", size))
+	}
+	return rowGroups(f, obj)
+}
+
+func rowGroups(f plan.SourceFile, obj objstore.Object) (out plan.SourceFile, schema string, err error) {
+	// A hostile or damaged footer makes the decoder panic in places.
+	defer func() {
+		if p := recover(); p != nil {
+			err = badFile(f.Path, fmt.Sprintf("the Parquet footer is damaged: %v", p))
+		}
+	}()
+	r, err := file.NewParquetReader(io.NewSectionReader(obj, 0, f.Size))
+	if err != nil {
+		return f, "", badFile(f.Path, fmt.Sprintf("the Parquet footer is damaged: %v", err))
+	}
+	defer r.Close()
+	md := r.MetaData()
+	f.Rows = md.NumRows
+	f.RowGroups = make([]plan.RowGroup, md.NumRowGroups())
+	var rows int64
+	for i := range f.RowGroups {
+		rg := md.RowGroup(i)
+		f.RowGroups[i] = plan.RowGroup{Rows: rg.NumRows(), Bytes: rg.TotalByteSize()}
+		rows += rg.NumRows()
+		for c := range rg.NumColumns() {
+			col, err := rg.ColumnChunk(c)
+			if err != nil {
+				return f, "", badFile(f.Path, fmt.Sprintf("the Parquet footer is damaged: %v", err))
+			}
+			start := col.DataPageOffset()
+			if col.HasDictionaryPage() && col.DictionaryPageOffset() > 0 {
+				start = min(start, col.DictionaryPageOffset())
+			}
+			if start < 0 || start+col.TotalCompressedSize() > f.Size {
+				return f, "", badFile(f.Path, fmt.Sprintf("row group %d lies beyond the end of the file: bytes are missing in the middle", i))
+			}
+		}
+	}
+	if rows != md.NumRows {
+		return f, "", badFile(f.Path, fmt.Sprintf("the footer counts %d rows, its row groups %d", md.NumRows, rows))
+	}
+	return f, md.Schema.String(), nil
+}
+
+// probeParquet reads the footers of a source's files and makes them readable for
+// binding.
+func (s *session) probeParquet(ctx context.Context, src plan.Source) ([]input, error) {
+	st := store(src)
+	in := make([]input, len(src.Files))
+	for i, f := range src.Files {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		one, err := s.probeFooter(ctx, st, f)
+		if err != nil {
+			return nil, err
+		}
+		in[i] = one
+	}
+	return in, nil
+}
+
+func (s *session) probeFooter(ctx context.Context, st objstore.Store, f plan.SourceFile) (input, error) {
+	path, local := localPath(f.Path)
+	open := f.Path
+	if local {
+		resolved, err := s.resolve(path)
+		if err != nil {
+			return input{}, err
+		}
+		path, open = resolved, resolved
+	}
+	obj, err := st.Open(ctx, open)
+	if err != nil {
+		return input{}, storeError(f.Path, err)
+	}
+	defer obj.Close()
+	f, schema, err := readFooter(f, obj)
+	if err != nil {
+		return input{}, err
+	}
+	if !local {
+		if path, err = s.downloadFooter(f.Path, obj); err != nil {
+			return input{}, err
+		}
+	}
+	return input{SourceFile: f, open: path, schema: schema}, nil
+}

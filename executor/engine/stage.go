@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/firn-project/firn/internal/objstore"
+	"github.com/firn-project/firn/plan"
+)
+
+// input is a file as DuckDB opens it, with what the plan says about it.
+type input struct {
+	plan.SourceFile
+	// open is the path that DuckDB gets.
+	open string
+	// schema is a Parquet file's own schema as text, only when probed.
+	schema string
+}
+
+// stage makes the files of a source readable for DuckDB.
+func (s *session) stage(ctx context.Context, src plan.Source) ([]input, error) {
+	in := make([]input, len(src.Files))
+	for i, f := range src.Files {
+		p, err := s.stageFile(ctx, src, f.Path)
+		if err != nil {
+			return nil, err
+		}
+		in[i] = input{SourceFile: f, open: p}
+		s.names[p] = f.Path
+	}
+	return in, nil
+}
+
+// stageFile gives the path under which DuckDB can read a file: its own where the
+// lock allows that, else one in the attempt's directory.
+func (s *session) stageFile(ctx context.Context, src plan.Source, location string) (string, error) {
+	local, ok := localPath(location)
+	if !ok {
+		return s.download(ctx, src, location)
+	}
+	if src.Kind != plan.SourceTable {
+		return s.resolve(local)
+	}
+	// The files of a table were named by the scheduler, which read them from
+	// the table itself; the allow-list is about what people write.
+	resolved, err := filepath.EvalSymlinks(local)
+	if err != nil {
+		return "", storeError(location, err)
+	}
+	if s.allowed(resolved) {
+		return resolved, nil
+	}
+	to, err := s.place(filepath.Base(resolved))
+	if err != nil {
+		return "", err
+	}
+	if os.Link(resolved, to) == nil {
+		return to, nil
+	}
+	// Another file system, or one without hard links.
+	from, err := os.Open(resolved)
+	if err != nil {
+		return "", storeError(location, err)
+	}
+	defer from.Close()
+	if err := writeFile(ctx, to, from); err != nil {
+		return "", storeError(location, err)
+	}
+	return to, nil
+}
+
+// place makes a directory of its own for one staged file and gives the file's
+// path in it. name may have directories: Hive partitions are read from them.
+func (s *session) place(name string) (string, error) {
+	s.staged++
+	to := filepath.Join(s.dir, "in", strconv.Itoa(s.staged), filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return "", storeError(s.dir, err)
+	}
+	return to, nil
+}
+
+func (s *session) download(ctx context.Context, src plan.Source, uri string) (string, error) {
+	to, err := s.place(objectName(uri))
+	if err != nil {
+		return "", err
+	}
+	obj, err := store(src).Open(ctx, uri)
+	if err != nil {
+		return "", storeError(uri, err)
+	}
+	defer obj.Close()
+	if err := writeFile(ctx, to, io.NewSectionReader(obj, 0, obj.Size())); err != nil {
+		return "", storeError(uri, err)
+	}
+	return to, nil
+}
+
+// objectName is an object's key as a safe relative path.
+func objectName(uri string) string {
+	_, rest, _ := strings.Cut(uri, "://")
+	_, key, _ := strings.Cut(rest, "/")
+	return strings.TrimPrefix(path.Clean("/"+key), "/")
+}
+
+// downloadFooter stages a Parquet object for binding only: a sparse file of the
+// object's size that has nothing but the footer in it.
+func (s *session) downloadFooter(uri string, obj objstore.Object) (string, error) {
+	const tail = 8 // length of the footer, "PAR1"
+	size := obj.Size()
+	end := make([]byte, tail)
+	if _, err := obj.ReadAt(end, size-tail); err != nil && err != io.EOF {
+		return "", storeError(uri, err)
+	}
+	n := int64(end[0]) | int64(end[1])<<8 | int64(end[2])<<16 | int64(end[3])<<24
+	n = min(n+tail, size)
+	to, err := s.place(objectName(uri))
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Create(to)
+	if err != nil {
+		return "", storeError(to, err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		return "", storeError(to, err)
+	}
+	if _, err := f.WriteAt([]byte("PAR1"), 0); err != nil {
+		return "", storeError(to, err)
+	}
+	if _, err := io.Copy(io.NewOffsetWriter(f, size-n), io.NewSectionReader(obj, size-n, n)); err != nil {
+		return "", storeError(uri, err)
+	}
+	return to, nil
+}
+
+func writeFile(ctx context.Context, to string, from io.Reader) error {
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, 1<<20)
+	for {
+		if err := ctx.Err(); err != nil {
+			f.Close()
+			return err
+		}
+		n, err := from.Read(buf)
+		if _, werr := f.Write(buf[:n]); werr != nil {
+			f.Close()
+			return werr
+		}
+		if err == io.EOF {
+			return f.Close()
+		}
+		if err != nil {
+			f.Close()
+			return fmt.Errorf("read: %w", err)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/duckdb"
+	"github.com/firn-project/firn/plan"
+)
+
+// rowNumber is DuckDB's name for the number of a row in its file.
+const rowNumber = "file_row_number"
+
+// readers are DuckDB's functions by kind of source.
+var readers = map[plan.SourceKind]string{
+	plan.SourceParquet: "read_parquet",
+	plan.SourceCSV:     "read_csv",
+	plan.SourceJSON:    "read_json",
+}
+
+// viewName gives the quoted name of a source's view and makes the catalog and
+// the schema that it stands in.
+func (s *session) viewName(ctx context.Context, view []string) (string, error) {
+	switch len(view) {
+	case 1:
+		return "memory.main." + duckdb.Ident(view[0]), nil
+	case 3:
+	default:
+		return "", fmt.Errorf("engine: a view's name has %d parts: want 1 or 3", len(view))
+	}
+	cat, schema := duckdb.Ident(view[0]), duckdb.Ident(view[0])+"."+duckdb.Ident(view[1])
+	if !strings.EqualFold(view[0], "memory") {
+		if err := s.db.Exec(ctx, "ATTACH IF NOT EXISTS ':memory:' AS "+cat); err != nil {
+			return "", fmt.Errorf("catalog %s: %w", view[0], err)
+		}
+	}
+	if err := s.db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema); err != nil {
+		return "", fmt.Errorf("namespace %s: %w", view[1], err)
+	}
+	return schema + "." + duckdb.Ident(view[2]), nil
+}
+
+// createView makes the view of one source for a task.
+func (s *session) createView(ctx context.Context, src plan.Source, rejectLimit int64) error {
+	name, err := s.viewName(ctx, src.View)
+	if err != nil {
+		return err
+	}
+	var body string
+	switch src.Kind {
+	case plan.SourceUpload:
+		body, err = s.uploadQuery(ctx, src)
+	case plan.SourceTable:
+		body, err = s.tableQuery(ctx, src)
+	default:
+		var in []input
+		if in, err = s.stage(ctx, src); err != nil {
+			return err
+		}
+		body, err = fileQuery(src, in, rejectLimit)
+	}
+	if err != nil {
+		return err
+	}
+	return s.db.Exec(ctx, "CREATE VIEW "+name+" AS "+body)
+}
+
+// fileQuery reads the files of a source, in order: whole files together, each
+// slice of a file by itself.
+func fileQuery(src plan.Source, in []input, rejectLimit int64) (string, error) {
+	fn, ok := readers[src.Kind]
+	if !ok {
+		return "", fmt.Errorf("engine: unknown kind of source %q", src.Kind)
+	}
+	if len(in) == 0 {
+		return emptyQuery(src.Columns)
+	}
+	opts := maps.Clone(src.Options)
+	if opts == nil {
+		opts = map[string]string{}
+	}
+	if src.Kind == plan.SourceCSV {
+		rejectOptions(opts, rejectLimit)
+	}
+	selected := "*"
+	if len(src.Columns) > 0 {
+		selected = columnList(src.Columns)
+	}
+	var parts []string
+	for _, g := range groups(in) {
+		q := "SELECT " + selected + " FROM "
+		if !sliced(g[0]) {
+			parts = append(parts, q+call(fn, g, opts))
+			continue
+		}
+		if src.Kind != plan.SourceParquet {
+			return "", fmt.Errorf("engine: %s: only Parquet files can be sliced", g[0].Path)
+		}
+		with := maps.Clone(opts)
+		with[rowNumber] = "true"
+		parts = append(parts, q+call(fn, g, with)+" WHERE "+inSlice(g[0]))
+	}
+	return strings.Join(parts, " UNION ALL "), nil
+}
+
+// groups puts neighbouring whole files together; a slice stands alone.
+func groups(in []input) [][]input {
+	var out [][]input
+	for _, f := range in {
+		if last := len(out) - 1; last >= 0 && !sliced(f) && !sliced(out[last][0]) {
+			out[last] = append(out[last], f)
+			continue
+		}
+		out = append(out, []input{f})
+	}
+	return out
+}
+
+func sliced(f input) bool { return f.First != 0 || f.End != 0 }
+
+func inSlice(f input) string {
+	return fmt.Sprintf("%s >= %d AND %s < %d", rowNumber, f.First, rowNumber, f.End)
+}
+
+// call is a reader's call over files with options.
+func call(fn string, in []input, opts map[string]string) string {
+	var b strings.Builder
+	b.WriteString(fn + "([")
+	for i, f := range in {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(duckdb.Quote(literalPath(f.open)))
+	}
+	b.WriteString("]")
+	for _, name := range slices.Sorted(maps.Keys(opts)) {
+		b.WriteString(", " + name + " = " + opts[name])
+	}
+	return b.String() + ")"
+}
+
+// literalPath keeps DuckDB from taking signs in a file's name for a pattern.
+func literalPath(p string) string {
+	if !strings.ContainsAny(p, globChars) {
+		return p
+	}
+	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]").Replace(p)
+}
+
+func columnList(cols []plan.Column) string {
+	names := make([]string, len(cols))
+	for i, c := range cols {
+		names[i] = duckdb.Ident(c.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// emptyQuery gives no rows of the columns.
+func emptyQuery(cols []plan.Column) (string, error) {
+	if len(cols) == 0 {
+		return "", errors.New("engine: a source without files needs columns")
+	}
+	parts := make([]string, len(cols))
+	for i, c := range cols {
+		parts[i] = "NULL::" + c.Type + " AS " + duckdb.Ident(c.Name)
+	}
+	return "SELECT " + strings.Join(parts, ", ") + " WHERE false", nil
+}
+
+// uploadQuery loads a client's stream into a table and reads that.
+func (s *session) uploadQuery(ctx context.Context, src plan.Source) (string, error) {
+	if src.Upload == nil || s.cfg.OpenUpload == nil {
+		return "", &commit.Error{
+			Code: commit.CodeSourceNotFound, Op: "read upload", Object: strings.Join(src.View, "."),
+			Cause: errors.New("there are no uploads here"), Hint: "Upload the rows again and submit the statement.",
+		}
+	}
+	r, err := s.cfg.OpenUpload(ctx, src.Upload)
+	if err != nil {
+		return "", err
+	}
+	defer r.Release()
+	s.staged++
+	table := fmt.Sprintf("firn_upload_%d", s.staged)
+	if err := s.db.AppendTable(ctx, table, r.Schema(), r); err != nil {
+		return "", fmt.Errorf("load upload %s: %w", src.Upload.ID, err)
+	}
+	selected := make([]string, len(src.Columns))
+	for i, c := range src.Columns {
+		selected[i] = fmt.Sprintf("CAST(%s AS %s) AS %[1]s", duckdb.Ident(c.Name), c.Type)
+	}
+	if len(selected) == 0 {
+		selected = []string{"*"}
+	}
+	return "SELECT " + strings.Join(selected, ", ") + " FROM memory.main." + duckdb.Ident(table), nil
+}
