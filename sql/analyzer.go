@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -130,6 +131,9 @@ func (a *Analyzer) formatAndVerify(ctx context.Context, tree node, sources []pla
 	out, err := a.Parser.FormatSelect(ctx, raw)
 	if err != nil {
 		return "", failed(err)
+	}
+	if text(child(rootOf(tree), "from_table"), "type") == "SHOW_REF" && !strings.HasPrefix(out, "SELECT") {
+		out = "SELECT * FROM (" + out + ")" // so that it can stand where a query can
 	}
 	if raw, err = a.Parser.ParseSelect(ctx, out); err != nil {
 		return "", failed(err)

@@ -20,7 +20,7 @@ const (
 // plan makes the query's plan node: in parallel when the result is the same
 // for any cut of its one source.
 func (b *bound) plan(sql string, columns []plan.Column, opts BindOptions) *plan.Query {
-	q := &plan.Query{SQL: sql, Sources: b.probe.Sources, Columns: columns, RejectLimit: opts.RejectLimit}
+	q := &plan.Query{SQL: sql, Sources: b.probe.Sources, Columns: columns, Deterministic: b.probe.Deterministic, RejectLimit: opts.RejectLimit}
 	q.Parallel, q.Why = b.parallel()
 	if !q.Parallel {
 		return q

@@ -99,6 +99,9 @@ func (r *rewriter) reader(n, f node, name string, spec readerSpec) (any, error) 
 			s.Patterns = paths
 			continue
 		}
+		if left := child(arg, "left"); left != nil {
+			arg = left // the place of the name
+		}
 		if err := r.option(&s, name, spec, option, arg, value); err != nil {
 			return nil, err
 		}

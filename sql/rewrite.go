@@ -311,7 +311,11 @@ func (r *rewriter) note(n node) {
 // selectItem implements visitor: an item without an alias keeps the name that
 // it had before its references were replaced.
 func (r *rewriter) selectItem(item node) error {
-	if text(item, "alias") != "" || !replaceable(item) {
+	if text(item, "alias") != "" {
+		r.note(item) // constants aren't visited later
+		return nil
+	}
+	if !replaceable(item) {
 		return nil
 	}
 	if text(item, "class") == "COLUMN_REF" {
