@@ -23,9 +23,9 @@ func arraySize(a arrow.Array) int64 {
 	n := length / 8 // validity
 	switch a := a.(type) {
 	case *array.String:
-		return n + 4*length + int64(a.ValueOffset(a.Len())-a.ValueOffset(0))
+		return n + 4*length + int64(len(a.ValueBytes()))
 	case *array.Binary:
-		return n + 4*length + a.ValueOffset64(a.Len()) - a.ValueOffset64(0)
+		return n + 4*length + int64(len(a.ValueBytes()))
 	case array.ListLike: // lists and maps
 		from, _ := a.ValueOffsets(0)
 		_, to := a.ValueOffsets(a.Len() - 1)

@@ -1,0 +1,194 @@
+package iceberg
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/apache/iceberg-go"
+	"go.uber.org/goleak"
+
+	"github.com/firn-project/firn/commit"
+	format "github.com/firn-project/firn/format/iceberg"
+	"github.com/firn-project/firn/internal/objstore"
+	"github.com/firn-project/firn/sinks"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// table is a table under test: its layout, and a directory for its files.
+type table struct {
+	schema *iceberg.Schema
+	spec   iceberg.PartitionSpec
+	arrow  *arrow.Schema
+	dir    string
+	opts   sinks.Options
+}
+
+func newTable(t *testing.T, schema *iceberg.Schema, fields []iceberg.PartitionField, props map[string]string) *table {
+	t.Helper()
+	sj, err := json.Marshal(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fields == nil {
+		fields = []iceberg.PartitionField{}
+	}
+	spec := iceberg.NewPartitionSpecID(3, fields...)
+	pj, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as, err := format.ArrowSchema(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := objstore.New(objstore.Config{})
+	dir := t.TempDir()
+	return &table{schema: schema, spec: spec, arrow: as, dir: dir, opts: sinks.Options{
+		Context: sinks.Context{
+			Table:      commit.TableName{Catalog: "lake", Namespace: []string{"air"}, Name: "t"},
+			SchemaJSON: sj, SpecJSON: pj, Properties: props, FormatVersion: 2,
+			Prefix: "file://" + dir + "/data/j-1/",
+		},
+		Attempt: "a-1", Stage: 2, Task: 5, Store: store, SpillDir: t.TempDir(),
+	}}
+}
+
+func (tb *table) open(t *testing.T) *sinks.Writer {
+	t.Helper()
+	w, err := sinks.Open(context.Background(), New(), tb.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// batch makes a batch of the table's own Arrow schema from JSON rows.
+func (tb *table) batch(t testing.TB, rows string) arrow.RecordBatch {
+	return jsonBatch(t, tb.arrow, rows)
+}
+
+func jsonBatch(t testing.TB, schema *arrow.Schema, rows string) arrow.RecordBatch {
+	t.Helper()
+	b, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// write writes batches, checks every file as the committer does, and gives them.
+func (tb *table) write(t *testing.T, batches ...arrow.RecordBatch) []commit.File {
+	t.Helper()
+	w := tb.open(t)
+	for _, b := range batches {
+		if err := w.Write(context.Background(), b); err != nil {
+			t.Fatal(err)
+		}
+		b.Release()
+	}
+	files, err := w.Close(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if err := format.CheckBounds(tb.schema, f); err != nil {
+			t.Errorf("%s: %v", f.Path, err)
+		}
+		if err := format.CheckPartition(tb.schema, tb.spec, f); err != nil {
+			t.Errorf("%s: %v", f.Path, err)
+		}
+	}
+	return files
+}
+
+// failure writes one batch and gives the error, which it wants; no file stays.
+func (tb *table) failure(t *testing.T, b arrow.RecordBatch) error {
+	t.Helper()
+	defer b.Release()
+	w := tb.open(t)
+	err := w.Write(context.Background(), b)
+	if err == nil {
+		t.Fatal("the batch was taken")
+	}
+	if files, cerr := w.Close(context.Background()); cerr == nil {
+		t.Fatalf("Close gave %d files after the failure", len(files))
+	}
+	tb.wantNoFiles(t)
+	return err
+}
+
+func (tb *table) wantNoFiles(t *testing.T) {
+	t.Helper()
+	for info, err := range tb.opts.Store.List(context.Background(), "file://"+tb.dir+"/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Errorf("left behind: %s", info.URI)
+	}
+}
+
+// read reads a data file whole.
+func read(t *testing.T, f commit.File) arrow.Table {
+	t.Helper()
+	r := openParquet(t, f)
+	ar, err := pqarrow.NewFileReader(r, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ar.ReadTable(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func openParquet(t *testing.T, f commit.File) *file.Reader {
+	t.Helper()
+	r, err := file.OpenParquetFile(strings.TrimPrefix(f.Path, "file://"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// column gives all values of a column as text, row by row over the files.
+func column(t *testing.T, name string, files ...commit.File) []string {
+	t.Helper()
+	var out []string
+	for _, f := range files {
+		tbl := read(t, f)
+		at := tbl.Schema().FieldIndices(name)[0]
+		for _, chunk := range tbl.Column(at).Data().Chunks() {
+			for i := range chunk.Len() {
+				out = append(out, chunk.ValueStr(i))
+			}
+		}
+		tbl.Release()
+	}
+	return out
+}
+
+func field(id int, name string, t iceberg.Type) iceberg.NestedField {
+	return iceberg.NestedField{ID: id, Name: name, Type: t}
+}
+
+func required(id int, name string, t iceberg.Type) iceberg.NestedField {
+	return iceberg.NestedField{ID: id, Name: name, Type: t, Required: true}
+}
+
+func identity(source, id int, name string) iceberg.PartitionField {
+	return iceberg.PartitionField{SourceIDs: []int{source}, FieldID: id, Name: name, Transform: iceberg.IdentityTransform{}}
+}
+
+func transform(source, id int, name string, t iceberg.Transform) iceberg.PartitionField {
+	return iceberg.PartitionField{SourceIDs: []int{source}, FieldID: id, Name: name, Transform: t}
+}
