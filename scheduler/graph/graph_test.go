@@ -14,10 +14,17 @@ import (
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// tester is what a job needs of a test; a property's has no more.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // job is a graph with an event loop that does what it's told, one test step at
 // a time.
 type job struct {
-	t       testing.TB
+	t       tester
 	g       *graph.Graph
 	spec    graph.Spec
 	now     time.Time
@@ -28,7 +35,7 @@ type job struct {
 	all     []graph.Action
 }
 
-func newJob(t testing.TB, spec graph.Spec) *job {
+func newJob(t tester, spec graph.Spec) *job {
 	if spec.JobID == "" {
 		spec.JobID = "j"
 	}
