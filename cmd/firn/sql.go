@@ -96,6 +96,9 @@ func (a *app) runSQL(cmd *cobra.Command, f sqlFlags) error {
 			ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errWaited)
 			defer cancel()
 		}
+		if s.embedded != nil {
+			a.hint("embedded cluster in %s: one process, so no credential boundary between executors and catalog", f.dir)
+		}
 		r := &runner{app: a, session: s, format: format, flags: f, base: f.key}
 		return r.run(ctx, statements)
 	})
