@@ -14,8 +14,12 @@ import (
 )
 
 // newError makes an error for a person with the registry's hint. An error that
-// is one already, or only the end of a context, is wrapped.
+// is one already, or only the end of a context, is wrapped, unless it names the
+// object itself.
 func newError(code commit.Code, op, object string, cause error) error {
+	if e, ok := errors.AsType[*commit.Error](cause); ok && e.Object == object {
+		return cause
+	}
 	if commit.CodeOf(cause) != "" || errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
 		return fmt.Errorf("%s %s: %w", op, object, cause)
 	}
@@ -59,7 +63,7 @@ var errPermission = errors.New("no permission")
 
 // suggest gives a hint with the nearest of the names, or "" when none is near.
 func suggest(name string, names []string, of string) string {
-	best, at := "", max(1, utf8.RuneCountInString(name)/3)+1
+	best, at := "", utf8.RuneCountInString(name)/3+2
 	for _, n := range names {
 		if strings.EqualFold(n, name) {
 			best = n

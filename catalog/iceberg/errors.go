@@ -9,9 +9,13 @@ import (
 )
 
 // newError makes an error for a person with the registry's hint. An error that
-// is one already, or that is only the context's end, stays as it is.
+// is one already, or that is only the context's end, is wrapped, unless it names
+// the object itself.
 func newError(code commit.Code, op, object string, cause error) error {
 	if e, ok := errors.AsType[*commit.Error](cause); ok && e.Code != "" {
+		if e.Object == object {
+			return cause
+		}
 		return fmt.Errorf("%s %s: %w", op, object, cause)
 	}
 	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
