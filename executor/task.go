@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/executor/engine"
 	"github.com/firn-project/firn/executor/shuffle"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
@@ -41,12 +42,27 @@ func failedStatus(t *firnpb.TaskDefinition, err error) *firnpb.TaskStatus {
 	s.Error = wire.TaskErrorToProto(err)
 	if errors.Is(err, errCancelled) {
 		s.State, s.Error.Class = stateCancelled, wire.ClassCancelled
-	} else if s.Error.Class == wire.ClassCancelled {
-		// Nobody asked for it, as when the executor shuts down.
-		s.Error.Class = wire.ClassRetryable
+	} else {
+		s.Error.Class = class(err)
 	}
 	s.EndedUnixMs = time.Now().UnixMilli()
 	return s
+}
+
+// class says whether another attempt can help. The engine knows more about its
+// errors than their codes say.
+func class(err error) string {
+	_, lost := errors.AsType[*wire.LostInputError](err)
+	switch c := wire.Class(err); {
+	case lost, c == wire.ClassCancelled:
+		// Nobody cancelled the task: the executor shuts down, or a call of the
+		// task's own ran out of time.
+		return wire.ClassRetryable
+	case engine.Class(err) == engine.ClassNotRetryable:
+		return wire.ClassNotRetryable
+	default:
+		return c
+	}
 }
 
 // runTask runs an attempt in a slot. Whatever happens, also a panic, ends in a
