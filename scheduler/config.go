@@ -75,8 +75,10 @@ type Config struct {
 
 	Logger *slog.Logger
 
-	// newCommitter replaces the committer in tests.
-	newCommitter func(Config) Committer
+	// newCommitter and bindStatement replace the committer and the analyzer in
+	// tests.
+	newCommitter  func(Config) Committer
+	bindStatement func(context.Context, sql.Statement, plan.Session, sql.BindOptions) (plan.Node, error)
 }
 
 func (c Config) withDefaults() Config {

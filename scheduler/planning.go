@@ -137,7 +137,13 @@ func (s *Scheduler) bind(ctx context.Context, j *job, l *plan.Logical) (plan.Nod
 	if err != nil {
 		return nil, err
 	}
-	return s.analyzer.Bind(ctx, stmt, l.Session, sql.BindOptions{
+	a := s.analyzer
+	a.Binder = binder{s, j.timeZone}
+	bind := a.Bind
+	if s.cfg.bindStatement != nil {
+		bind = s.cfg.bindStatement
+	}
+	return bind(ctx, stmt, l.Session, sql.BindOptions{
 		JobID: j.id, Now: j.now, TimeZone: j.timeZone, RejectLimit: l.RejectLimit, Slots: slots,
 		Uploads: func(id string) (plan.Upload, []plan.Column, error) { return s.useUpload(ctx, j, id) },
 	})
@@ -213,7 +219,10 @@ func (s *Scheduler) explain(ctx context.Context, sub submission) (string, error)
 }
 
 // binder lets an executor bind queries: user SQL never runs in this process.
-type binder struct{ s *Scheduler }
+type binder struct {
+	s        *Scheduler
+	timeZone string
+}
 
 // Probe implements sql.Binder.
 func (b binder) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeResult, error) {
@@ -229,7 +238,7 @@ func (b binder) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeRes
 		if err != nil {
 			return res, err
 		}
-		resp, err := e.rpc.Probe(ctx, &firnpb.ProbeRequest{Request: raw})
+		resp, err := e.rpc.Probe(ctx, &firnpb.ProbeRequest{Request: raw, TimeZone: b.timeZone})
 		if err != nil {
 			if ctx.Err() != nil {
 				return res, context.Cause(ctx)

@@ -140,7 +140,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 	} else {
 		s.committer = committer.New(committer.Config{Open: s.cfg.Catalogs.OpenTable, Recorder: recorder{s}, Logger: s.log})
 	}
-	s.analyzer = sql.Analyzer{Catalogs: s.cfg.Catalogs, Binder: binder{s}, Parser: s.cfg.Parser}
+	s.analyzer = sql.Analyzer{Catalogs: s.cfg.Catalogs, Parser: s.cfg.Parser}
 	s.loop = newMailbox(s.dispatch)
 	s.scribe = newMailbox(nil)
 	s.wg.Go(s.ticks)
