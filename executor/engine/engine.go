@@ -157,6 +157,8 @@ func clockMacros(t TaskInfo) string {
 	for _, name := range fixedClock {
 		fmt.Fprintf(&b, "CREATE MACRO %s() AS %s%s;\n", name, at, as[name])
 	}
+	// age of one argument counts from today.
+	b.WriteString("CREATE MACRO age(a) AS system.main.age(today()::TIMESTAMP, a), (a, b) AS system.main.age(a, b);")
 	return b.String()
 }
 

@@ -61,14 +61,11 @@ func (s *session) pinCSV(ctx context.Context, src *plan.Source, in []input) erro
 			return err
 		}
 	}
-	typed := maps.Clone(dialect)
-	typed["hive_partitioning"] = "false"
-	if _, set := typed["ignore_errors"]; !set {
-		typed["store_rejects"] = "true"
-	}
-	cols, err := s.db.Describe(ctx, "SELECT * FROM "+call("read_csv", in, typed))
-	if err != nil {
-		return err
+	columns, given := user["columns"]
+	if !given {
+		if columns, err = s.csvTypes(ctx, in, dialect); err != nil {
+			return err
+		}
 	}
 	pinned := without(user, guessing)
 	for _, name := range []string{"delim", "quote", "escape", "comment", "skip", "header", "dateformat", "timestampformat", "force_not_null"} {
@@ -77,14 +74,29 @@ func (s *session) pinCSV(ctx context.Context, src *plan.Source, in []input) erro
 		}
 	}
 	pinned["auto_detect"] = "false"
-	pinned["columns"] = structOf(cols)
+	pinned["columns"] = columns
 	src.Options = pinned
 	return nil
 }
 
+// csvTypes detects the types of columns over all files.
+func (s *session) csvTypes(ctx context.Context, in []input, dialect map[string]string) (string, error) {
+	opts := maps.Clone(dialect)
+	opts["hive_partitioning"] = "false"
+	if _, set := opts["ignore_errors"]; !set {
+		opts["store_rejects"] = "true"
+	}
+	cols, err := s.db.Describe(ctx, "SELECT * FROM "+call("read_csv", in, opts))
+	if err != nil {
+		return "", err
+	}
+	return structOf(cols), nil
+}
+
 // sniff detects a file's dialect: opts completed, and the names of its columns.
 func (s *session) sniff(ctx context.Context, f input, opts map[string]string) (dialect map[string]string, names []string, err error) {
-	ask := maps.Clone(opts)
+	// The sniffer fails when it finds other types than those given.
+	ask := without(opts, []string{"columns"})
 	if _, set := ask["ignore_errors"]; !set {
 		// So does the reading later: one bad row must not decide the dialect.
 		ask["ignore_errors"] = "true"
