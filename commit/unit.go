@@ -60,6 +60,10 @@ type Seat struct {
 	// Number is the sequence number (Iceberg) or version (Delta).
 	Number int64
 	// Pointer is the metadata location that a pointer catalog must still have
-	// for the request to be applied; empty for other catalogs.
+	// for the request to be applied; empty for other catalogs. As pointers
+	// have no order, another pointer than the pinned one proves that the
+	// request is dead only if reads never go back in time: a driver may use
+	// pointers only where each read is at least as new as all before it, in
+	// any process.
 	Pointer string
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,6 +72,7 @@ type Catalog struct {
 	files   map[string]bool // metadata files
 	sends   int
 	applied int
+	misfits int
 }
 
 // NewCatalog returns a catalog with one empty table of schema 0 (fields 1 and
@@ -215,6 +217,9 @@ func (c *Catalog) Sends() (n int) { c.locked(func() { n = c.sends }); return n }
 // Applied is how many requests changed the table.
 func (c *Catalog) Applied() (n int) { c.locked(func() { n = c.applied }); return n }
 
+// Misfits is how many units were applied that the table had no place for.
+func (c *Catalog) Misfits() (n int) { c.locked(func() { n = c.misfits }); return n }
+
 // Rows is the number of rows in the history of a branch's head.
 func (c *Catalog) Rows(branch string) (rows int64) {
 	c.locked(func() {
@@ -271,6 +276,11 @@ func (c *Catalog) apply(p *payload) commit.Answer {
 		return refuse(commit.AnswerConflict, 409, "sequence number is taken")
 	}
 	c.applied++
+	for _, u := range p.units {
+		if (metadata{v, c.mode}).CheckUnit(u) != nil {
+			c.misfits++
+		}
+	}
 	c.change(func(v *version) {
 		s := snapshot{id: p.snapshot, parent: p.head, seat: p.seat, tokens: map[commit.Token]commit.Landed{}}
 		for _, u := range p.units {
@@ -288,4 +298,22 @@ func (c *Catalog) apply(p *payload) commit.Answer {
 		v.clock = max(v.clock, p.seat)
 	})
 	return commit.Answer{Class: commit.AnswerOK, Status: 200}
+}
+
+// Snapshots are the ids of all snapshots, sorted.
+func (c *Catalog) Snapshots() (ids []string) {
+	c.locked(func() { ids = slices.Sorted(maps.Keys(c.now.snapshots)) })
+	return ids
+}
+
+// LandedBy is the id of the request that put the token into the table.
+func (c *Catalog) LandedBy(t commit.Token) (request string) {
+	c.locked(func() {
+		for id, s := range c.now.snapshots {
+			if _, ok := s.tokens[t]; ok {
+				request = "r" + strings.TrimPrefix(id, "s")
+			}
+		}
+	})
+	return request
 }

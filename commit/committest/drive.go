@@ -20,6 +20,8 @@ type Runner struct {
 	Now     time.Time
 	// Outcomes are those told so far.
 	Outcomes map[commit.Token]commit.Outcome
+	// Answers are what the sends came back with, by request id.
+	Answers map[string]commit.Answer
 	// Each is called with each action before it is carried out, when set.
 	// Events that it returns are fed to the machine first.
 	Each func(commit.Action) []commit.Event
@@ -35,7 +37,7 @@ type Runner struct {
 
 // NewRunner makes a runner for a machine over a table.
 func NewRunner(t commit.Table, m *commit.Machine) *Runner {
-	return &Runner{Table: t, Machine: m, Now: Epoch, Outcomes: map[commit.Token]commit.Outcome{}}
+	return &Runner{Table: t, Machine: m, Now: Epoch, Outcomes: map[commit.Token]commit.Outcome{}, Answers: map[string]commit.Answer{}}
 }
 
 // Drive runs units over a table to their outcomes and returns these.
@@ -105,6 +107,7 @@ func (r *Runner) do(a commit.Action) commit.Event {
 		return commit.RecordDone{Err: err}
 	case commit.Send:
 		ans := r.Table.Send(ctx, a.Request)
+		r.Answers[a.Request.ID] = ans
 		r.trace("send", fmt.Sprintf("seat %d -> %s%s", a.Request.Seat.Number, ans.Class, errText(ans.Err)))
 		return commit.SendDone{Answer: ans}
 	case commit.Wait:
