@@ -130,7 +130,7 @@ func TestRoot20_ResultIsDecodedFromStreamAndPoll(t *testing.T) {
 			if s.Report == nil || !cmp.Equal(*s.Report, want) {
 				t.Errorf("report %+v, want %+v", s.Report, want)
 			}
-			if !slices.Equal(seen, []client.State{client.StateRunning, client.StateSucceeded}) {
+			if !slices.Equal(seen, []client.State{client.StateQueued, client.StateRunning, client.StateSucceeded}) {
 				t.Errorf("states %v: want each revision once", seen)
 			}
 			var rows int64
@@ -144,6 +144,30 @@ func TestRoot20_ResultIsDecodedFromStreamAndPoll(t *testing.T) {
 				t.Errorf("%d rows: want the report's one", rows)
 			}
 		})
+	}
+}
+
+// The answer to a repeated submission is told only once, by Execute: asked later,
+// the job is the one that wrote.
+func TestARepeatedSubmissionIsDeduplicated(t *testing.T) {
+	f := &fake{
+		execute: func(*firnpb.ExecuteRequest) (*firnpb.ExecuteResponse, error) {
+			answer := committed()
+			answer.Report.Deduplicated = true
+			return &firnpb.ExecuteResponse{Statement: "INSERT", Job: answer}, nil
+		},
+		watch: statuses(committed()),
+	}
+	c := f.serve(t)
+	res, err := c.Execute(t.Context(), client.Statement{SQL: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := res.Job.Wait(t.Context()); err != nil || !s.Report.Deduplicated {
+		t.Errorf("got %+v, %v", s.Report, err)
+	}
+	if s, err := c.Job(res.Job.ID()).Wait(t.Context()); err != nil || s.Report.Deduplicated {
+		t.Errorf("by id: got %+v, %v", s.Report, err)
 	}
 }
 

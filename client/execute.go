@@ -92,7 +92,7 @@ func (c *Client) Execute(ctx context.Context, s Statement) (*Result, error) {
 	r := &Result{Statement: resp.GetStatement(), Session: sessionOf(resp.GetSession()), Key: s.Key}
 	switch {
 	case resp.GetJob() != nil:
-		r.Job = &Job{client: c, id: resp.GetJob().GetJobId(), key: s.Key}
+		r.Job = &Job{client: c, id: resp.GetJob().GetJobId(), key: s.Key, answer: resp.GetJob()}
 	case len(resp.GetRowsIpc()) > 0:
 		r.Schema, r.batches, err = readStream(resp.GetRowsIpc())
 	}

@@ -23,6 +23,10 @@ type Job struct {
 	client *Client
 	id     string
 	key    string
+	// answer is the status that came with the answer to a submission. Only it
+	// tells that this submission was deduplicated: the job itself, asked later,
+	// is the one that wrote.
+	answer *firnpb.JobStatus
 }
 
 // Job gives a handle of the job with this id, which is looked up when a method
@@ -129,12 +133,19 @@ func (j *Job) Cancel(ctx context.Context) (CancelAnswer, JobStatus, error) {
 func (j *Job) Events(ctx context.Context) iter.Seq2[JobStatus, error] {
 	return func(yield func(JobStatus, error) bool) {
 		f := &follower{job: j, yield: yield}
-		for failures := 0; ; {
+		if j.answer != nil {
+			if err := f.take(j.answer); err != nil {
+				yield(JobStatus{}, err)
+				return
+			}
+		}
+		for failures := 0; !f.done; {
 			seen := f.revision
 			err := f.follow(ctx)
-			switch {
-			case f.done:
+			if f.done {
 				return
+			}
+			switch {
 			case err == nil || f.revision > seen:
 				failures = 0
 			default:
