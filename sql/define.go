@@ -3,6 +3,7 @@ package sql
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/iceberg-go"
@@ -98,11 +99,8 @@ func defineSpec(src *source, ct *CreateTable, schema *iceberg.Schema) (iceberg.P
 		columns = append(columns, c.Name.Name)
 	}
 	for _, p := range ct.Partitions {
-		f, ok := schema.FindFieldByName(p.Column.Name)
+		f, ok := findColumn(schema.Fields(), p.Column.Name)
 		if !ok {
-			f, ok = schema.FindFieldByNameCaseInsensitive(p.Column.Name)
-		}
-		if !ok || strings.Contains(f.Name, ".") && !contains(columns, f.Name) {
 			hint := "Its columns are " + strings.Join(columns, ", ") + "."
 			if near := nearest(p.Column.Name, columns); near != "" {
 				hint = "Did you mean " + near + "? " + hint
@@ -118,7 +116,7 @@ func defineSpec(src *source, ct *CreateTable, schema *iceberg.Schema) (iceberg.P
 		if names[name] {
 			return iceberg.PartitionSpec{}, undefinable(src, p.Offset, "the partition field "+name+" stands twice", "")
 		}
-		if other, ok := schema.FindFieldByName(name); ok && other.ID != f.ID {
+		if other, ok := findColumn(schema.Fields(), name); ok && other.ID != f.ID {
 			return iceberg.PartitionSpec{}, undefinable(src, p.Offset,
 				"the partition field would be called "+name+", as a column of the table is", "Rename the column.")
 		}
@@ -130,13 +128,17 @@ func defineSpec(src *source, ct *CreateTable, schema *iceberg.Schema) (iceberg.P
 	return iceberg.NewPartitionSpecID(0, fields...), nil
 }
 
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
+// findColumn looks a column up: as written, or without regard to case. Fields
+// inside a struct aren't columns.
+func findColumn(fields []iceberg.NestedField, name string) (iceberg.NestedField, bool) {
+	i := slices.IndexFunc(fields, func(f iceberg.NestedField) bool { return f.Name == name })
+	if i < 0 {
+		i = slices.IndexFunc(fields, func(f iceberg.NestedField) bool { return strings.EqualFold(f.Name, name) })
 	}
-	return false
+	if i < 0 {
+		return iceberg.NestedField{}, false
+	}
+	return fields[i], true
 }
 
 func transformOf(p PartitionTerm) (t iceberg.Transform, suffix string) {

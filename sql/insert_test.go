@@ -1,0 +1,426 @@
+package sql_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/duckdb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/sql"
+)
+
+// insertCatalogs have tables for all that INSERT decides by.
+func insertCatalogs(t testing.TB) *fakeCatalogs {
+	f := newCatalogs(t)
+	f.table(t, "CREATE TABLE lake.air.req (id BIGINT NOT NULL, name VARCHAR)")
+	f.table(t, "CREATE TABLE lake.air.wide (i INT, l BIGINT, d DOUBLE, f FLOAT, n DECIMAL(10,2), s VARCHAR, day DATE, ts TIMESTAMP, tz TIMESTAMPTZ, u UUID, b BOOLEAN)")
+	f.table(t, "CREATE TABLE lake.air.nest (l INT[], s STRUCT(a BIGINT, b VARCHAR), d DOUBLE[])")
+	f.table(t, "CREATE TABLE lake.air.part (id BIGINT, day DATE) PARTITIONED BY (month(day))")
+	f.table(t, `CREATE TABLE lake.air.odd (id BIGINT, "na""me" VARCHAR, "select" BIGINT)`)
+	return f
+}
+
+func bindInsert(t testing.TB, f *fakeCatalogs, b *fakeBinder, text string, opts sql.BindOptions) (*plan.Commit, error) {
+	t.Helper()
+	an := &sql.Analyzer{Catalogs: f, Binder: b, Parser: parser}
+	n, err := an.Bind(t.Context(), parseOne(t, text), airSession, opts)
+	if err != nil {
+		return nil, err
+	}
+	return n.(*plan.Commit), nil
+}
+
+// queryOf finds the query below a commit.
+func queryOf(n plan.Node) *plan.Query {
+	for {
+		if q, ok := n.(*plan.Query); ok {
+			return q
+		}
+		n = n.Inputs()[0]
+	}
+}
+
+func TestInsertSQL(t *testing.T) {
+	f := insertCatalogs(t)
+	for _, c := range []struct{ in, want string }{
+		{"INSERT INTO t VALUES (1, 'a', 1.5)",
+			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS VARCHAR) AS "name", CAST(q.c3 AS DOUBLE) AS "score" FROM (SELECT * FROM (VALUES (1, 'a', 1.5)) AS valueslist) AS q(c1, c2, c3)`},
+		{"INSERT INTO t (score, id) SELECT c, a FROM 'x.parquet'",
+			`SELECT CAST(q.c2 AS BIGINT) AS "id", CAST(NULL AS VARCHAR) AS "name", CAST(q.c1 AS DOUBLE) AS "score" FROM (SELECT c, a FROM firn_s0 AS x) AS q(c1, c2)`},
+		{"INSERT INTO t BY NAME SELECT c AS SCORE, a AS id FROM 'x.parquet'",
+			`SELECT CAST(q.c2 AS BIGINT) AS "id", CAST(NULL AS VARCHAR) AS "name", CAST(q.c1 AS DOUBLE) AS "score" FROM (SELECT c AS SCORE, a AS id FROM firn_s0 AS x) AS q(c1, c2)`},
+		{"INSERT INTO t SELECT a, b, c FROM 'x.parquet' ORDER BY c DESC LIMIT 3",
+			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS VARCHAR) AS "name", CAST(q.c3 AS DOUBLE) AS "score" FROM (SELECT a, b, c FROM firn_s0 AS x ORDER BY c DESC LIMIT 3) AS q(c1, c2, c3)`},
+		{"INSERT INTO u SELECT a, NULL FROM 'x.parquet'",
+			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS DATE) AS "day" FROM (SELECT a, NULL FROM firn_s0 AS x) AS q(c1, c2)`},
+		{`INSERT INTO odd ("SELECT", id) SELECT a, a FROM 'x.parquet'`,
+			`SELECT CAST(q.c2 AS BIGINT) AS "id", CAST(NULL AS VARCHAR) AS "na""me", CAST(q.c1 AS BIGINT) AS "select" FROM (SELECT a, a FROM firn_s0 AS x) AS q(c1, c2)`},
+	} {
+		n, err := bindInsert(t, f, newBinder(t), c.in, testOptions)
+		if err != nil {
+			t.Errorf("%s: %v", c.in, err)
+			continue
+		}
+		if got := queryOf(n).SQL; got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.in, got, c.want)
+		}
+	}
+}
+
+// TestInsertRuns: what is written for DuckDB runs there, with the values and
+// types of the table.
+func TestInsertRuns(t *testing.T) {
+	f := insertCatalogs(t)
+	in, err := duckdb.Open(t.Context(), duckdb.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	for _, c := range []struct{ in, want, types string }{
+		{"INSERT INTO wide VALUES (1, 2, 3, 4.5, 1.50, 'x', '2020-02-29', '2020-01-01 10:00', '2020-01-01 10:00:00+02', '00000000-0000-0000-0000-000000000001', true), (-1, NULL, -2.5, 1e3, -7, NULL, NULL, NULL, NULL, NULL, NULL)",
+			"1|2|3.0|4.5|1.50|x|2020-02-29|2020-01-01 10:00:00|2020-01-01 08:00:00+00|00000000-0000-0000-0000-000000000001|true\n-1||-2.5|1000.0|-7.00||||||",
+			"INTEGER BIGINT DOUBLE FLOAT DECIMAL(10,2) VARCHAR DATE TIMESTAMP TIMESTAMP WITH TIME ZONE UUID BOOLEAN"},
+		{"INSERT INTO nest VALUES ([1, 2], {'a': 1, 'b': 'x'}, [1.5, 2]), ([], NULL, [])",
+			"[1, 2]|{'a': 1, 'b': x}|[1.5, 2.0]\n[]||[]", `INTEGER[] STRUCT(a BIGINT, b VARCHAR) DOUBLE[]`},
+		{"INSERT INTO u SELECT i, DATE '2020-01-01' + i::INT FROM range(3) r(i) ORDER BY i DESC LIMIT 2",
+			"2|2020-01-03\n1|2020-01-02", "BIGINT DATE"},
+		{"INSERT INTO u SELECT 7, '2020-01-01' UNION ALL SELECT 8, NULL", "7|2020-01-01\n8|", "BIGINT DATE"},
+	} {
+		n, err := bindInsert(t, f, newBinder(t), c.in, testOptions)
+		if err != nil {
+			t.Errorf("%s: %v", c.in, err)
+			continue
+		}
+		q := queryOf(n)
+		var text, types []string
+		for _, col := range q.Columns {
+			text = append(text, "coalesce(CAST("+duckdb.Ident(col.Name)+" AS VARCHAR), '')")
+		}
+		rows, err := in.Strings(t.Context(), "SELECT "+strings.Join(text, ", ")+" FROM ("+q.SQL+")")
+		if err != nil {
+			t.Errorf("%s: %v", q.SQL, err)
+			continue
+		}
+		var lines []string
+		for _, r := range rows {
+			lines = append(lines, strings.Join(r, "|"))
+		}
+		if got := strings.Join(lines, "\n"); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.in, got, c.want)
+		}
+		cols, err := in.Describe(t.Context(), q.SQL)
+		for _, col := range cols {
+			types = append(types, col.Type)
+		}
+		if err != nil || strings.Join(types, " ") != c.types {
+			t.Errorf("%s\n got %s, %v\nwant %s", c.in, strings.Join(types, " "), err, c.types)
+		}
+	}
+}
+
+func TestInsertErrors(t *testing.T) {
+	f := insertCatalogs(t)
+	for _, c := range []struct {
+		in    string
+		code  commit.Code
+		cause string
+		hint  string
+	}{
+		{"INSERT INTO t VALUES (1, 'a')", commit.CodeSQLColumns, "gives 2 columns, the table lake.air.t has 3", "BY NAME"},
+		{"INSERT INTO t VALUES (1, 'a', 2, 3)", commit.CodeSQLColumns, "gives 4 columns", ""},
+		{"INSERT INTO t (id) VALUES (1, 2)", commit.CodeSQLColumns, "gives 2 columns, the list of columns has 1", ""},
+		{"INSERT INTO t (id, id) VALUES (1, 2)", commit.CodeSQLColumns, "id is given twice", ""},
+		{"INSERT INTO t (id, ID) VALUES (1, 2)", commit.CodeSQLColumns, "id is given twice", ""},
+		{"INSERT INTO t (idd) VALUES (1)", commit.CodeSQLUnknownColumn, "no column idd", "Did you mean id?"},
+		{"INSERT INTO t (zzz) VALUES (1)", commit.CodeSQLUnknownColumn, "no column zzz", "Its columns are id, name, score."},
+		{"INSERT INTO t BY NAME SELECT 1 AS id, 2 AS scroe", commit.CodeSQLUnknownColumn, "no column scroe", "Did you mean score?"},
+		{"INSERT INTO t BY NAME SELECT 1 AS id, 2 AS id", commit.CodeSQLColumns, "id is given twice", ""},
+		{"INSERT INTO req (name) VALUES ('x')", commit.CodeSQLRequiredColumn, "id is NOT NULL", "BIGINT"},
+		{"INSERT INTO req BY NAME SELECT 'x' AS name", commit.CodeSQLRequiredColumn, "id is NOT NULL", ""},
+		{"INSERT INTO u SELECT a, b FROM 'x.parquet'", commit.CodeSQLTypeMismatch, "column 2 (b) is VARCHAR and the table's column day is DATE", "CAST(b AS DATE)"},
+		{"INSERT INTO wide (i) SELECT a FROM 'x.parquet'", commit.CodeSQLTypeMismatch, "(a) is BIGINT and the table's column i is INTEGER", "CAST(a AS INTEGER)"},
+		{"INSERT INTO wide (n) VALUES (1.555)", commit.CodeSQLTypeMismatch, "DECIMAL(10,2)", ""},
+		{"INSERT INTO wide (i) VALUES (1.5)", commit.CodeSQLTypeMismatch, "INTEGER", ""},
+		{"INSERT INTO wide (i) VALUES (1), (1 + 1.5)", commit.CodeSQLTypeMismatch, "INTEGER", ""},
+		{"INSERT INTO wide (day) VALUES (lower('2020-01-01'))", commit.CodeSQLTypeMismatch, "DATE", ""},
+		{"INSERT INTO wide (day) VALUES (5)", commit.CodeSQLTypeMismatch, "DATE", ""},
+		{"INSERT INTO wide (s) VALUES (5)", commit.CodeSQLTypeMismatch, "VARCHAR", ""},
+		{"INSERT INTO wide (i) VALUES (-'1')", commit.CodeSQLBind, "-(STRING_LITERAL)", ""},
+		{"INSERT INTO wide (ts) SELECT now()", commit.CodeSQLTypeMismatch, "TIMESTAMP", "AT TIME ZONE"},
+		{"INSERT INTO nest (l) VALUES ('[1]')", commit.CodeSQLTypeMismatch, "INTEGER[]", ""},
+		{"INSERT INTO nest (s) VALUES ({'a': 1, 'c': 'x'})", commit.CodeSQLTypeMismatch, "STRUCT", ""},
+		{"INSERT INTO t SELECT * FROM 'x.parquet' JOIN", commit.CodeSQLSyntax, "syntax error", ""},
+		{"INSERT INTO nosuch SELECT 1", "FIRN-9404", "", ""},
+		{"INSERT INTO lakee.air.t SELECT 1", commit.CodeSQLUnknownCatalog, "no such catalog", "Did you mean lake?"},
+	} {
+		_, err := bindInsert(t, f, newBinder(t), c.in, testOptions)
+		var e *commit.Error
+		if !errors.As(err, &e) || e.Code != c.code || e.Cause == nil || !strings.Contains(e.Cause.Error(), c.cause) || !strings.Contains(e.Hint, c.hint) {
+			t.Errorf("%s:\n got %v (%+v)\nwant %s: %s (%s)", c.in, err, e, c.code, c.cause, c.hint)
+		}
+	}
+	for _, id := range []string{"", "a/b", `a\b`} {
+		opts := testOptions
+		opts.JobID = id
+		if _, err := bindInsert(t, f, newBinder(t), "INSERT INTO u SELECT 1, NULL", opts); err == nil {
+			t.Errorf("the job id %q was taken", id)
+		}
+	}
+}
+
+func TestInsertTargetsRefused(t *testing.T) {
+	for _, c := range []struct {
+		change func(*plan.Pinned)
+		want   string
+	}{
+		{func(p *plan.Pinned) { p.FormatVersion = 3 }, "format version 3"},
+		{func(p *plan.Pinned) { p.FormatVersion = 0 }, "format version 0"},
+		{func(p *plan.Pinned) { p.Format = "delta" }, "delta"},
+		{func(p *plan.Pinned) { p.Properties = map[string]string{"write.format.default": "orc"} }, "orc"},
+		{func(p *plan.Pinned) { p.Properties = map[string]string{"write.target-file-size-bytes": "12MB"} }, "12MB"},
+		{func(p *plan.Pinned) { p.Properties = map[string]string{"write.target-file-size-bytes": "0"} }, "0"},
+		{func(p *plan.Pinned) { p.Properties = map[string]string{"write.distribution-mode": "sorted"} }, "sorted"},
+		{func(p *plan.Pinned) { p.SchemaJSON = []byte(`{`) }, "schema"},
+		{func(p *plan.Pinned) {
+			p.SchemaJSON = []byte(`{"type":"struct","schema-id":0,"fields":[{"id":1,"name":"v","type":"timestamp_ns","required":false}]}`)
+		}, "column v"},
+		{func(p *plan.Pinned) {
+			p.SpecJSON = []byte(`{"spec-id":0,"fields":[{"source-id":99,"field-id":1000,"name":"x","transform":"identity"}]}`)
+		}, "partition spec"},
+	} {
+		f := insertCatalogs(t)
+		p := f.tables["lake.air.u"]
+		c.change(&p)
+		f.tables["lake.air.u"] = p
+		b := newBinder(t)
+		_, err := bindInsert(t, f, b, "INSERT INTO u SELECT 1, NULL", testOptions)
+		if commit.CodeOf(err) != commit.CodeSQLTargetUnsupported || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "lake.air.u") {
+			t.Errorf("%s: got %v", c.want, err)
+		}
+		if b.last.SQL != "" {
+			t.Errorf("%s: probed before it was refused", c.want)
+		}
+	}
+}
+
+func parquetFile(path string, groups ...int64) plan.SourceFile {
+	f := plan.SourceFile{Path: path}
+	for _, mib := range groups {
+		f.RowGroups = append(f.RowGroups, plan.RowGroup{Rows: mib * 1000, Bytes: mib << 20})
+		f.Rows += mib * 1000
+		f.Size += mib << 20
+	}
+	return f
+}
+
+// TestPartitions: every row is read by exactly one task, in plan order.
+func TestPartitions(t *testing.T) {
+	many := make([]int64, 40)
+	for i := range many {
+		many[i] = 10
+	}
+	for _, c := range []struct {
+		name  string
+		path  string
+		files []plan.SourceFile
+		tasks int // 0: not parallel
+	}{
+		{"one file of seven groups", "x.parquet", []plan.SourceFile{parquetFile("a", 2, 2, 2, 2, 2, 2, 1)}, 4},
+		{"two groups", "x.parquet", []plan.SourceFile{parquetFile("a", 5, 5)}, 2},
+		{"one group", "x.parquet", []plan.SourceFile{parquetFile("a", 50)}, 0},
+		{"several files", "x.parquet", []plan.SourceFile{parquetFile("a", 5), parquetFile("b", 5, 5), parquetFile("c", 1, 1, 1)}, 4},
+		{"large", "x.parquet", []plan.SourceFile{parquetFile("a", many...)}, 7},
+		{"one giant group", "x.parquet", []plan.SourceFile{parquetFile("a", 1, 300, 1, 1, 1)}, 5},
+		{"small", "x.parquet", []plan.SourceFile{{Path: "a", Size: 1000, Rows: 4, RowGroups: []plan.RowGroup{{Rows: 2, Bytes: 500}, {Rows: 2, Bytes: 500}}}}, 0},
+		{"no files", "x.parquet", nil, 0},
+		{"an empty file among others", "x.parquet", []plan.SourceFile{parquetFile("a", 5, 5), {Path: "e", Size: 300}, parquetFile("b", 5)}, 4},
+		{"one csv", "y.csv", []plan.SourceFile{{Path: "a", Size: 500 << 20, Rows: -1}}, 0},
+		{"three csvs", "y.csv", []plan.SourceFile{{Path: "a", Size: 1 << 20, Rows: -1}, {Path: "b", Size: 1 << 20, Rows: -1}, {Path: "c", Size: 1 << 20, Rows: -1}}, 3},
+	} {
+		b := newBinder(t)
+		b.rowWise, b.sizes[c.path] = true, c.files
+		an := &sql.Analyzer{Catalogs: newCatalogs(t), Binder: b, Parser: parser}
+		n, err := an.Bind(t.Context(), parseOne(t, "SELECT a FROM '"+c.path+"'"), airSession, testOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := n.(*plan.Query)
+		if q.Parallel != (c.tasks > 0) || len(q.Partitions) != c.tasks || q.Why == "" {
+			t.Errorf("%s: parallel %v, %d tasks, %s; want %d tasks", c.name, q.Parallel, len(q.Partitions), q.Why, c.tasks)
+		}
+		if c.tasks > 0 {
+			checkCover(t, c.name, c.files, q.Partitions)
+		}
+	}
+}
+
+// checkCover walks all partitions in order and compares with the files.
+func checkCover(t *testing.T, name string, files []plan.SourceFile, partitions [][]plan.SourceFile) {
+	t.Helper()
+	at, row := 0, int64(0)
+	for i, p := range partitions {
+		if len(p) == 0 {
+			t.Errorf("%s: partition %d is empty", name, i)
+		}
+		for _, s := range p {
+			if at >= len(files) || s.Path != files[at].Path {
+				t.Fatalf("%s: partition %d reads %s out of order", name, i, s.Path)
+			}
+			f := files[at]
+			switch {
+			case s.First == 0 && s.End == 0: // whole
+				if row != 0 {
+					t.Errorf("%s: %s is read again", name, s.Path)
+				}
+				at++
+			default:
+				if s.First != row || s.End <= s.First || s.End > f.Rows {
+					t.Errorf("%s: %s rows %d to %d after %d", name, s.Path, s.First, s.End, row)
+				}
+				if row = s.End; row == f.Rows {
+					at, row = at+1, 0
+				}
+			}
+		}
+	}
+	if at != len(files) || row != 0 {
+		t.Errorf("%s: stopped in file %d at row %d", name, at, row)
+	}
+}
+
+func TestParallelReasons(t *testing.T) {
+	big := []plan.SourceFile{parquetFile("a", 50, 50)}
+	for _, c := range []struct {
+		q                 string
+		rowWise, volatile bool
+		want              string
+	}{
+		{"FROM 'x.parquet'", true, false, ""},
+		{"FROM 'x.parquet'", false, false, "a join decided"},
+		{"FROM 'x.parquet'", true, true, "deterministic"},
+		{"FROM 'x.parquet' l, 'dir/x.parquet' r", true, false, "more than one source"},
+		{"VALUES (1)", true, false, "no source"},
+	} {
+		b := newBinder(t)
+		b.rowWise, b.volatile = c.rowWise, c.volatile
+		b.sizes["x.parquet"], b.sizes["dir/x.parquet"] = big, big
+		an := &sql.Analyzer{Catalogs: newCatalogs(t), Binder: b, Parser: parser}
+		n, err := an.Bind(t.Context(), parseOne(t, c.q), airSession, testOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := n.(*plan.Query)
+		if q.Parallel != (c.want == "") || !strings.Contains(q.Why, c.want) || q.Deterministic == c.volatile {
+			t.Errorf("%s: %v %q, deterministic %v", c.q, q.Parallel, q.Why, q.Deterministic)
+		}
+	}
+}
+
+func TestInsertPlan(t *testing.T) {
+	big := []plan.SourceFile{parquetFile("a", 50, 50)}
+	for _, c := range []struct {
+		in         string
+		mode       string
+		rowWise    bool
+		exchange   plan.ExchangeKind
+		partitions int
+	}{
+		{"INSERT INTO u SELECT a, NULL FROM 'x.parquet'", "", true, "", 0},
+		{"INSERT INTO u SELECT a, NULL FROM 'x.parquet'", "", false, plan.ExchangeRoundRobin, 2},
+		{"INSERT INTO u SELECT a, NULL FROM 'x.parquet'", "hash", true, "", 0},
+		{"INSERT INTO u VALUES (1, NULL)", "", false, "", 0},
+		{"INSERT INTO part SELECT a, NULL FROM 'x.parquet'", "", true, plan.ExchangeHash, 2},
+		{"INSERT INTO part SELECT a, NULL FROM 'x.parquet'", "range", true, plan.ExchangeHash, 2},
+		{"INSERT INTO part SELECT a, NULL FROM 'x.parquet'", "none", true, "", 0},
+		{"INSERT INTO part SELECT a, NULL FROM 'x.parquet'", "none", false, "", 0},
+	} {
+		f := insertCatalogs(t)
+		for name, p := range f.tables {
+			p.Properties = map[string]string{"write.distribution-mode": c.mode}
+			f.tables[name] = p
+		}
+		b := newBinder(t)
+		b.rowWise, b.sizes["x.parquet"] = c.rowWise, big
+		n, err := bindInsert(t, f, b, c.in, testOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := n.Input.(*plan.Write)
+		x, ok := w.Input.(*plan.Exchange)
+		if ok != (c.exchange != "") || ok && (x.How != c.exchange || x.Partitions != c.partitions) {
+			t.Errorf("%s, mode %q: got %+v", c.in, c.mode, w.Input)
+		}
+		if ok && x.How == plan.ExchangeHash && (x.Layout == nil || x.Layout.Format != "iceberg" || len(x.Layout.SpecJSON) == 0) {
+			t.Errorf("%s: no layout to hash by", c.in)
+		}
+		if c.mode == "range" && !strings.Contains(queryOf(n).Why, "range") {
+			t.Errorf("nothing says that range isn't range: %s", queryOf(n).Why)
+		}
+		// The plan travels.
+		raw, err := plan.Encode(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plan.Decode(raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestInsertContext(t *testing.T) {
+	f := insertCatalogs(t)
+	p := f.tables["lake.air.req"]
+	p.Properties = map[string]string{"write.target-file-size-bytes": "1048576", "a": "b"}
+	p.Storage = map[string]string{"s3.region": "r"}
+	p.SortOrderJSON = []byte(`{"order-id":0,"fields":[]}`)
+	f.tables["lake.air.req"] = p
+	opts := testOptions
+	opts.RejectLimit = 7
+	n, err := bindInsert(t, f, newBinder(t), "INSERT INTO req VALUES (1, 'x')", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := plan.WriteContext{
+		Table: p.Name, TableUUID: "u-req", FormatVersion: 2, Layout: plan.Layout{Format: "iceberg", SchemaJSON: p.SchemaJSON, SpecJSON: p.SpecJSON},
+		SortOrderJSON: p.SortOrderJSON, Properties: p.Properties, Prefix: "file:///w/req/data/j-1/", TargetFileSize: 1 << 20, Storage: p.Storage,
+	}
+	if diff := cmp.Diff(want, n.Input.(*plan.Write).Context); diff != "" {
+		t.Error(diff)
+	}
+	if n.Prefix != want.Prefix || n.Branch != "main" || n.Operation != commit.OperationAppend || n.Target.UUID != "u-req" {
+		t.Errorf("%+v", n)
+	}
+	q := queryOf(n)
+	if q.RejectLimit != 7 {
+		t.Error("the reject limit is lost")
+	}
+	columns := []plan.Column{{Name: "id", Type: "BIGINT", FieldID: 1, Required: true}, {Name: "name", Type: "VARCHAR", FieldID: 2}}
+	if diff := cmp.Diff(columns, q.Columns); diff != "" {
+		t.Error(diff)
+	}
+	p.Properties = map[string]string{"write.object-storage.enabled": "true"}
+	f.tables["lake.air.req"] = p
+	n, err = bindInsert(t, f, newBinder(t), "INSERT INTO req VALUES (1, 'x')", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, ok := strings.CutSuffix(strings.TrimPrefix(n.Prefix, "file:///w/req/data/"), "/j-1/")
+	if !ok || len(hash) != 8 || strings.Contains(hash, "/") || n.Input.(*plan.Write).Context.TargetFileSize != 512<<20 {
+		t.Errorf("%s", n.Prefix)
+	}
+}
+
+// TestBindKeepsContextErrors: a cancelled bind isn't the query's fault.
+func TestBindKeepsContextErrors(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	an := &sql.Analyzer{Catalogs: newCatalogs(t), Binder: newBinder(t), Parser: parser}
+	if _, err := an.Bind(ctx, parseOne(t, "FROM t"), airSession, testOptions); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
