@@ -111,7 +111,7 @@ func (c *control) probe(ctx context.Context, req *firnpb.ProbeRequest) (raw []by
 	if err != nil {
 		return nil, err
 	}
-	res, err := engine.Probe(limited, pr, req.GetTimeZone())
+	res, err := engine.Probe(limited, pr)
 	if err != nil {
 		return nil, err
 	}

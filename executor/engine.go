@@ -11,7 +11,7 @@ import (
 // Engine runs queries in one task slot. It is used by one goroutine at a time.
 type Engine interface {
 	// Probe describes sources and binds a query.
-	Probe(ctx context.Context, req plan.ProbeRequest, timeZone string) (plan.ProbeResult, error)
+	Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeResult, error)
 	// Query begins to run a query. Only one runs at a time: the caller closes
 	// the rows first.
 	Query(ctx context.Context, q *plan.Query, task TaskInfo) (Rows, error)
