@@ -60,8 +60,8 @@ func (d *drive) run() {
 				answer = ev
 			}
 		}
-		if d.stop.Err() != nil {
-			for _, a := range d.m.Step(commit.Cancel{Token: d.it.unit.Token, Err: context.Cause(d.stop)}, d.c.cfg.Clock()) {
+		if err := d.stopped(); err != nil {
+			for _, a := range d.m.Step(commit.Cancel{Token: d.it.unit.Token, Err: err}, d.c.cfg.Clock()) {
 				d.do(a)
 			}
 		}
@@ -133,8 +133,8 @@ func (d *drive) read() commit.Event {
 
 // permit passes the point of no return, or learns that a cancel was first.
 func (d *drive) permit(a commit.Permit) commit.Event {
-	var err error
-	if err = context.Cause(d.stop); err == nil && d.it.root.BeforeSend != nil {
+	err := d.stopped()
+	if err == nil && d.it.root.BeforeSend != nil {
 		err = d.it.root.BeforeSend()
 	}
 	denied := map[commit.Token]error{}
@@ -144,6 +144,15 @@ func (d *drive) permit(a commit.Permit) commit.Event {
 		}
 	}
 	return commit.Permitted{Denied: denied}
+}
+
+// stopped is why the unit should stop, if it may. The committer is asked itself,
+// as its end reaches the context a moment later.
+func (d *drive) stopped() error {
+	if d.c.closing.Err() != nil {
+		return errClosing
+	}
+	return context.Cause(d.stop)
 }
 
 // effect is the context of one effect: it ends with the caller's only as long

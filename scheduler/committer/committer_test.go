@@ -1,0 +1,489 @@
+package committer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/commit/committest"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/committer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lab is an in-memory catalog behind a committer.
+type lab struct {
+	t   *testing.T
+	c   *committest.Catalog
+	com *committer.Committer
+	// driver is what the next open gives; a fresh one when nil.
+	driver commit.Table
+	opened func(commit.Table) commit.Table
+}
+
+func newLab(t *testing.T, change func(*committer.Config)) *lab {
+	l := &lab{t: t, c: committest.NewCatalog(committest.Mode{})}
+	cfg := committer.Config{Open: func(context.Context, commit.TableName) (commit.Table, error) {
+		var table commit.Table = committest.NewDriver(l.c)
+		if l.driver != nil {
+			table = l.driver
+		}
+		if l.opened != nil {
+			table = l.opened(table)
+		}
+		return table, nil
+	}}
+	if change != nil {
+		change(&cfg)
+	}
+	l.com = committer.New(cfg)
+	t.Cleanup(l.com.Close)
+	return l
+}
+
+// root is the root of a job that wrote one file of two rows.
+func (l *lab) root(job, key string) committer.Root {
+	u := committest.NewUnit(l.c, key, job, 1, 2)
+	return committer.Root{
+		JobID: job, Key: key, Namespace: "", Tasks: 1, Attempts: []string{"a-" + job},
+		Plan: &plan.Commit{
+			Target: plan.Pinned{Name: u.Table, Format: "iceberg", UUID: u.TableUUID, SchemaJSON: []byte(`{"schema-id":0}`), SpecJSON: []byte(`{"spec-id":0}`)},
+			Branch: commit.MainBranch, Operation: commit.OperationAppend, Prefix: u.Prefix,
+		},
+		Read: func(_ context.Context, each func([]commit.File) error) error { return each(u.Files) },
+	}
+}
+
+// hooked is a table with something before each effect.
+type hooked struct {
+	commit.Table
+	before func(ctx context.Context, effect string)
+}
+
+func (h hooked) Read(ctx context.Context) (commit.Metadata, error) {
+	h.before(ctx, "read")
+	return h.Table.Read(ctx)
+}
+
+func (h hooked) Build(ctx context.Context, m commit.Metadata, u []commit.Unit) (commit.Request, error) {
+	h.before(ctx, "build")
+	return h.Table.Build(ctx, m, u)
+}
+
+func (h hooked) Send(ctx context.Context, r commit.Request) commit.Answer {
+	h.before(ctx, "send")
+	return h.Table.Send(ctx, r)
+}
+
+func (l *lab) hook(f func(ctx context.Context, effect string)) {
+	l.opened = func(t commit.Table) commit.Table { return hooked{t, f} }
+}
+
+func TestRunCommitsOnce(t *testing.T) {
+	l := newLab(t, nil)
+	var phases []string
+	r := l.root("j1", "k")
+	r.OnPhase = func(p string) { phases = append(phases, p) }
+	r.Expected = &committer.Counts{Files: 1, Rows: 2}
+	rep, err := l.com.Run(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.State != commit.CommitCommitted || rep.JobID != "j1" || rep.Key != "k" || rep.Rows != 2 || rep.Files != 1 || rep.Bytes != 102 ||
+		rep.SnapshotID != l.c.Head("main") || rep.Attempts != 1 || rep.Deduplicated || rep.CommittedAt.IsZero() ||
+		rep.Table.String() != committest.Name.String() || rep.Format != "iceberg" || rep.Operation != commit.OperationAppend {
+		t.Errorf("report %+v", rep)
+	}
+	if want := []string{"reading", "verifying", "queued", "committing"}; !slices.Equal(phases, want) {
+		t.Errorf("phases %v, want %v", phases, want)
+	}
+
+	again, err := l.com.Run(t.Context(), l.root("j2", "k"))
+	if err != nil || !again.Deduplicated || !again.OtherSubmission || again.SnapshotID != rep.SnapshotID || again.Rows != 2 || again.Attempts != 0 {
+		t.Errorf("report %+v %v", again, err)
+	}
+	if l.c.Applied() != 1 {
+		t.Errorf("%d commits", l.c.Applied())
+	}
+	tok := commit.NewToken(commit.TokenInput{Key: "k", TableUUID: l.c.UUID(), Branch: "main"})
+	if landed, ok, err := l.com.Lookup(t.Context(), committest.Name, tok); err != nil || !ok || landed.SnapshotID != rep.SnapshotID {
+		t.Errorf("lookup: %+v %v %v", landed, ok, err)
+	}
+	if _, ok, err := l.com.Lookup(t.Context(), committest.Name, commit.Token{}); err != nil || ok {
+		t.Errorf("lookup of nothing: %v %v", ok, err)
+	}
+}
+
+func TestRunReadsBeforeItSends(t *testing.T) {
+	l := newLab(t, nil)
+	lost := errors.New("lost input")
+	r := l.root("j1", "k")
+	good := r.Read
+	r.Read = func(ctx context.Context, each func([]commit.File) error) error {
+		if err := good(ctx, each); err != nil {
+			return err
+		}
+		return lost
+	}
+	rep, err := l.com.Run(t.Context(), r)
+	if !errors.Is(err, lost) || commit.CodeOf(err) != commit.CodeCommitInput || rep.State != commit.CommitNone || l.c.Sends() != 0 {
+		t.Errorf("%+v %v after %d sends", rep, err, l.c.Sends())
+	}
+}
+
+func TestRunVerifies(t *testing.T) {
+	l := newLab(t, nil)
+	for name, change := range map[string]func(*committer.Root){
+		"loser's file": func(r *committer.Root) { r.Attempts = []string{"a-other"} },
+		"prefix":       func(r *committer.Root) { r.Plan.Prefix = "mem://t/data/other/" },
+		"schema":       func(r *committer.Root) { r.Plan.Target.SchemaJSON = []byte(`{"schema-id":7}`) },
+		"lost file":    func(r *committer.Root) { r.Expected = &committer.Counts{Files: 2, Rows: 2} },
+		"lost row":     func(r *committer.Root) { r.Expected = &committer.Counts{Files: 1, Rows: 3} },
+		"lost task":    func(r *committer.Root) { r.Tasks = 2 },
+	} {
+		r := l.root("j1", "k")
+		change(&r)
+		rep, err := l.com.Run(t.Context(), r)
+		if commit.ReasonOf(err) != commit.ReasonValidation || rep.State != commit.CommitRefused {
+			t.Errorf("%s: %+v %v", name, rep, err)
+		}
+	}
+	if l.c.Sends() != 0 {
+		t.Errorf("%d sends", l.c.Sends())
+	}
+	for name, change := range map[string]func(*committer.Root){
+		"no plan":  func(r *committer.Root) { r.Plan = nil },
+		"no input": func(r *committer.Root) { r.Read = nil },
+		"bad plan": func(r *committer.Root) { r.Plan.Target.SpecJSON = []byte("{") },
+		"panic":    func(r *committer.Root) { r.Read = func(context.Context, func([]commit.File) error) error { panic("x") } },
+	} {
+		r := l.root("j1", "k")
+		change(&r)
+		if _, err := l.com.Run(t.Context(), r); commit.CodeOf(err) == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestBeforeSendIsThePointOfNoReturn(t *testing.T) {
+	l := newLab(t, nil)
+	cancelled := errors.New("cancelled")
+	r := l.root("j1", "k")
+	r.BeforeSend = func() error { return cancelled }
+	rep, err := l.com.Run(t.Context(), r)
+	if !errors.Is(err, cancelled) || commit.KindOf(err) != commit.KindCancelled || rep.State != commit.CommitNone {
+		t.Errorf("%+v %v", rep, err)
+	}
+	if l.c.Sends() != 0 || len(l.c.MetadataFiles()) != 0 {
+		t.Errorf("%d sends, %v left behind", l.c.Sends(), l.c.MetadataFiles())
+	}
+
+	// It's asked once, however many requests there are.
+	asked := 0
+	r = l.root("j1", "k")
+	r.BeforeSend = func() error { asked++; return nil }
+	conflicts := 3
+	l.hook(func(_ context.Context, effect string) {
+		if effect == "send" && conflicts > 0 {
+			conflicts--
+			l.c.Foreign("main")
+		}
+	})
+	if rep, err := l.com.Run(t.Context(), r); err != nil || rep.Attempts != 4 || rep.Conflicts != 3 || asked != 1 {
+		t.Errorf("%+v %v, asked %d times", rep, err, asked)
+	}
+}
+
+func TestCancelBeforeTheSend(t *testing.T) {
+	for _, at := range []string{"manifests", "read", "build"} {
+		l := newLab(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		r := l.root("j1", "k")
+		if at == "manifests" {
+			r.Read = func(context.Context, func([]commit.File) error) error { cancel(); return nil }
+		}
+		l.hook(func(_ context.Context, effect string) {
+			if effect == at {
+				cancel()
+			}
+		})
+		rep, err := l.com.Run(ctx, r)
+		if commit.KindOf(err) != commit.KindCancelled || !errors.Is(err, context.Canceled) || rep.State != commit.CommitNone || l.c.Sends() != 0 {
+			t.Errorf("cancel at %s: %+v %v", at, rep, err)
+		}
+		cancel()
+	}
+}
+
+func TestCancelAfterTheSendChangesNothing(t *testing.T) {
+	for _, fault := range []string{"pass", "drop-reply", "500", "409"} {
+		l := newLab(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		d := committest.NewDriver(l.c)
+		if err := d.Inject(fault); err != nil {
+			t.Fatal(err)
+		}
+		l.driver = d
+		l.hook(func(effect context.Context, what string) {
+			if what == "send" {
+				cancel()
+				if effect.Err() != nil {
+					t.Error("the send's context ended with the caller's")
+				}
+			}
+		})
+		rep, err := l.com.Run(ctx, l.root("j1", "k"))
+		if err != nil || rep.State != commit.CommitCommitted {
+			t.Errorf("%s: %+v %v", fault, rep, err)
+		}
+	}
+}
+
+func TestTableChangedNamesTheCommands(t *testing.T) {
+	l := newLab(t, nil)
+	r := l.root("j1", "k")
+	l.c.Drop()
+	l.c.Recreate()
+	rep, err := l.com.Run(t.Context(), r)
+	var e *commit.Error
+	if !errors.As(err, &e) || e.Reason != commit.ReasonTableChanged || rep.State != commit.CommitRefused {
+		t.Fatalf("%+v %v", rep, err)
+	}
+	for _, want := range []string{"firn commit retry j1 [--table NAME]", "firn commit drop j1", r.Plan.Prefix} {
+		if !strings.Contains(e.Hint+e.Tried, want) {
+			t.Errorf("%q / %q lacks %q", e.Tried, e.Hint, want)
+		}
+	}
+}
+
+func TestOpenGoesByTheRulesOfARead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lab{t: t, c: committest.NewCatalog(committest.Mode{})}
+		fails, failure := 3, errors.New("catalog is down")
+		com := committer.New(committer.Config{Open: func(context.Context, commit.TableName) (commit.Table, error) {
+			if fails--; fails >= 0 {
+				return nil, failure
+			}
+			return committest.NewDriver(l.c), nil
+		}})
+		defer com.Close()
+		if rep, err := com.Run(t.Context(), l.root("j1", "k")); err != nil || rep.State != commit.CommitCommitted {
+			t.Errorf("%+v %v", rep, err)
+		}
+		fails, failure = 1<<30, commit.ErrTableNotFound
+		if _, err := com.Run(t.Context(), l.root("j2", "k2")); commit.ReasonOf(err) != commit.ReasonTableChanged {
+			t.Errorf("%v", err)
+		}
+		if _, _, err := com.Lookup(t.Context(), committest.Name, commit.Token{}); !errors.Is(err, commit.ErrTableNotFound) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestDeadlineEndsAsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, func(c *committer.Config) { c.Deadline = time.Minute; c.MaxAttempts = 3 })
+		d := committest.NewDriver(l.c)
+		if err := d.Inject("late", "drop-request", "drop-request"); err != nil {
+			t.Fatal(err)
+		}
+		l.driver = d
+		start := time.Now()
+		rep, err := l.com.Run(t.Context(), l.root("j1", "k"))
+		if rep.State != commit.CommitUnknown || commit.KindOf(err) != commit.KindUnknown || rep.Attempts != 3 {
+			t.Errorf("%+v %v", rep, err)
+		}
+		if took := time.Since(start); took < time.Minute || took > 2*time.Minute {
+			t.Errorf("told after %s", took)
+		}
+		// The same key finds what landed in the end.
+		if l.c.Deliver() != 1 {
+			t.Fatal("the late copy must land")
+		}
+		if rep, err := l.com.Run(t.Context(), l.root("j2", "k")); err != nil || !rep.Deduplicated || l.c.Applied() != 1 {
+			t.Errorf("%+v %v", rep, err)
+		}
+	})
+}
+
+func TestOneTableOneUnitAtATime(t *testing.T) {
+	l := newLab(t, nil)
+	var mu sync.Mutex
+	inside, most := map[string]int{}, 0
+	l.opened = func(tb commit.Table) commit.Table {
+		return hooked{tb, func(_ context.Context, effect string) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch effect {
+			case "build":
+				inside["t"]++
+				most = max(most, inside["t"])
+			case "send":
+				inside["t"]--
+			}
+		}}
+	}
+	var wg sync.WaitGroup
+	for n := range 20 {
+		job := "j" + string(rune('a'+n))
+		r := l.root(job, job)
+		wg.Go(func() {
+			if rep, err := l.com.Run(t.Context(), r); err != nil || rep.Attempts != 1 || rep.Conflicts != 0 {
+				t.Errorf("%+v %v: units of one process must not compete", rep, err)
+			}
+		})
+	}
+	wg.Wait()
+	if most != 1 || l.c.Rows("main") != 40 {
+		t.Errorf("%d at once, %d rows", most, l.c.Rows("main"))
+	}
+}
+
+func TestAQueuedUnitCanLeave(t *testing.T) {
+	l := newLab(t, nil)
+	held, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	l.hook(func(_ context.Context, effect string) {
+		if effect == "send" {
+			once.Do(func() { close(held); <-release })
+		}
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := l.com.Run(t.Context(), l.root("j1", "k1")); err != nil {
+			t.Error(err)
+		}
+	})
+	<-held
+	ctx, cancel := context.WithCancel(t.Context())
+	r := l.root("j2", "k2")
+	r.OnPhase = func(p string) {
+		if p == committer.PhaseQueued {
+			cancel()
+		}
+	}
+	// It comes back though the table's owner is held up.
+	if rep, err := l.com.Run(ctx, r); commit.KindOf(err) != commit.KindCancelled || rep.State != commit.CommitNone {
+		t.Errorf("%+v %v", rep, err)
+	}
+	close(release)
+	wg.Wait()
+	if l.c.Applied() != 1 {
+		t.Errorf("%d commits", l.c.Applied())
+	}
+}
+
+func TestCloseFinishesWhatWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, nil)
+		d := committest.NewDriver(l.c)
+		if err := d.Inject("500", "500"); err != nil {
+			t.Fatal(err)
+		}
+		l.driver = d
+		held, release := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		l.hook(func(_ context.Context, effect string) {
+			if effect == "send" {
+				once.Do(func() { close(held); <-release })
+			}
+		})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if rep, err := l.com.Run(t.Context(), l.root("j1", "k1")); err != nil || rep.Attempts != 3 {
+				t.Errorf("the sent one: %+v %v", rep, err)
+			}
+		})
+		<-held
+		wg.Go(func() {
+			if _, err := l.com.Run(t.Context(), l.root("j2", "k2")); commit.KindOf(err) != commit.KindCancelled {
+				t.Errorf("the queued one: %v", err)
+			}
+		})
+		synctest.Wait()
+		closed := make(chan struct{})
+		go func() { l.com.Close(); close(closed) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("closed while a commit was in flight")
+		default:
+		}
+		close(release)
+		<-closed
+		wg.Wait()
+		if _, err := l.com.Run(t.Context(), l.root("j3", "k3")); commit.KindOf(err) != commit.KindCancelled {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+func TestPanicsInTheDriver(t *testing.T) {
+	for at, want := range map[string]commit.CommitState{
+		"read": commit.CommitRefused, "build": commit.CommitRefused, "send": commit.CommitUnknown,
+	} {
+		l := newLab(t, nil)
+		l.hook(func(_ context.Context, effect string) {
+			if effect == at {
+				panic("driver broke")
+			}
+		})
+		rep, err := l.com.Run(t.Context(), l.root("j1", "k"))
+		if rep.State != want || err == nil || !strings.Contains(err.Error(), "driver broke") {
+			t.Errorf("panic at %s: %+v %v", at, rep, err)
+		}
+		l.opened = nil // the table's owner lives on
+		if rep, err := l.com.Run(t.Context(), l.root("j2", "k")); err != nil || rep.State != commit.CommitCommitted {
+			t.Errorf("after a panic at %s: %+v %v", at, rep, err)
+		}
+	}
+}
+
+// recorder keeps the order of records.
+type recorder struct {
+	log  []string
+	fail map[string]int
+}
+
+func (r *recorder) record(what string) error {
+	r.log = append(r.log, what)
+	if r.fail[what] > 0 {
+		r.fail[what]--
+		return errors.New("disk full")
+	}
+	return nil
+}
+
+func (r *recorder) RecordSeal(context.Context, commit.Unit) error    { return r.record("seal") }
+func (r *recorder) RecordSend(context.Context, commit.Request) error { return r.record("send") }
+func (r *recorder) RecordOutcome(_ context.Context, _ commit.Unit, o commit.Outcome) error {
+	return r.record(string(o.State))
+}
+
+func TestRecordsComeBeforeWhatTheyGuard(t *testing.T) {
+	rec := &recorder{fail: map[string]int{"send": 1, "committed": 1}}
+	l := newLab(t, func(c *committer.Config) { c.Recorder = rec })
+	l.hook(func(_ context.Context, effect string) { rec.log = append(rec.log, "> "+effect) })
+	rep, err := l.com.Run(t.Context(), l.root("j1", "k"))
+	if err != nil || rep.State != commit.CommitCommitted || l.c.Sends() != 1 {
+		t.Errorf("%+v %v: a failed record of the outcome changes nothing", rep, err)
+	}
+	want := []string{"seal", "> read", "> build", "send", "> read", "> build", "send", "> send", "> read", "committed"}
+	if !slices.Equal(rec.log, want) {
+		t.Errorf("%v\nwant %v", rec.log, want)
+	}
+
+	rec.fail["seal"] = 1
+	if rep, err := l.com.Run(t.Context(), l.root("j2", "k2")); err == nil || rep.State != commit.CommitNone || l.c.Sends() != 1 {
+		t.Errorf("a unit that isn't sealed was sent: %+v %v", rep, err)
+	}
+}
