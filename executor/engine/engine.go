@@ -144,14 +144,14 @@ func (s *session) close() {
 // by a macro, so that all tasks of a job see one time.
 var fixedClock = []string{
 	"now", "get_current_timestamp", "transaction_timestamp", "current_date", "today",
-	"get_current_time", "localtimestamp", "localtime",
+	"get_current_time", "current_localtimestamp", "current_localtime",
 }
 
 func clockMacros(t TaskInfo) string {
 	at := duckdb.Quote(t.Now.UTC().Format("2006-01-02 15:04:05.999999")+"+00") + "::TIMESTAMPTZ"
 	as := map[string]string{
 		"current_date": "::DATE", "today": "::DATE",
-		"get_current_time": "::TIMESTAMP::TIME", "localtime": "::TIMESTAMP::TIME", "localtimestamp": "::TIMESTAMP",
+		"get_current_time": "::TIMESTAMP::TIME", "current_localtime": "::TIMESTAMP::TIME", "current_localtimestamp": "::TIMESTAMP",
 	}
 	var b strings.Builder
 	for _, name := range fixedClock {

@@ -1,0 +1,470 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
+	"pgregory.net/rapid"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/plan"
+)
+
+// cut gives the slices of files between cuts of their rows.
+func cut(files []plan.SourceFile, cuts func(rows int64) []int64) []plan.SourceFile {
+	var out []plan.SourceFile
+	for _, f := range files {
+		first := int64(0)
+		for _, end := range append(cuts(f.Rows), f.Rows) {
+			if end <= first {
+				continue
+			}
+			part := f
+			part.First, part.End = first, end
+			out = append(out, part)
+			first = end
+		}
+	}
+	return out
+}
+
+func TestSlicesGiveEachRowExactlyOnce(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir,
+		"COPY (SELECT i AS id FROM range(10000) t(i)) TO '%s/1.parquet' (ROW_GROUP_SIZE 2048)",
+		"COPY (SELECT 10000 + i AS id FROM range(3) t(i)) TO '%s/2.parquet'",
+		"COPY (SELECT 10003 + i AS id FROM range(5000) t(i)) TO '%s/3.parquet' (ROW_GROUP_SIZE 2048)")
+	e := newEngine(t, dir)
+	src := mustProbe(t, e, "FROM firn_s0", files(plan.SourceParquet, dir+"/*.parquet")).Sources[0]
+	rapid.Check(t, func(rt *rapid.T) {
+		parts := cut(src.Files, func(rows int64) []int64 {
+			cuts := rapid.SliceOfN(rapid.Int64Range(0, rows), 0, 3).Draw(rt, "cuts")
+			for i := range cuts {
+				if i > 0 {
+					cuts[i] = max(cuts[i], cuts[i-1])
+				}
+			}
+			return cuts
+		})
+		tasks := rapid.IntRange(1, 3).Draw(rt, "tasks")
+		var got []string
+		per := (len(parts) + tasks - 1) / tasks
+		for len(parts) > 0 {
+			one := src
+			one.Files, parts = parts[:min(per, len(parts))], parts[min(per, len(parts)):]
+			got = append(got, mustRun(t, e, "FROM firn_s0", one).rows...)
+		}
+		if len(got) != 15003 {
+			rt.Fatalf("%d rows", len(got))
+		}
+		for i, v := range got {
+			if v != strconv.Itoa(i) {
+				rt.Fatalf("row %d is %s", i, v)
+			}
+		}
+	})
+}
+
+func TestFlightsByRowGroups(t *testing.T) {
+	data := os.Getenv("FIRN_TESTDATA")
+	if data == "" {
+		t.Skip("FIRN_TESTDATA isn't set")
+	}
+	dir := filepath.Join(data, "data")
+	e := newEngine(t, dir)
+	res := mustProbe(t, e, "SELECT distance, delay FROM firn_s0", files(plan.SourceParquet, dir+"/flights-3m.parquet"))
+	f := res.Sources[0].Files[0]
+	if len(f.RowGroups) != 11 || f.Rows != 3000000 || !res.RowWise {
+		t.Fatalf("%d row groups, %d rows, %s", len(f.RowGroups), f.Rows, res.Why)
+	}
+	var distance, delay, rows int64
+	first := int64(0)
+	for _, rg := range f.RowGroups {
+		src := res.Sources[0]
+		src.Files = []plan.SourceFile{f}
+		src.Files[0].First, src.Files[0].End = first, first+rg.Rows
+		first += rg.Rows
+		out := mustRun(t, e, "SELECT sum(distance)::BIGINT, sum(delay)::BIGINT, count(*) FROM firn_s0", src)
+		var a, b, n int64
+		if _, err := fmt.Sscanf(strings.ReplaceAll(out.rows[0], "|", " "), "%d %d %d", &a, &b, &n); err != nil {
+			t.Fatal(err)
+		}
+		if n != rg.Rows {
+			t.Errorf("row group of %d rows gives %d", rg.Rows, n)
+		}
+		distance, delay, rows = distance+a, delay+b, rows+n
+	}
+	if distance != 2194861208 || delay != 20003603 || rows != 3000000 {
+		t.Errorf("distance %d, delay %d, rows %d", distance, delay, rows)
+	}
+}
+
+func TestCSVIsPinned(t *testing.T) {
+	dir := t.TempDir()
+	// The second file alone would be taken for numbers with a comma.
+	writeText(t, dir+"/1.csv", "id;note;at\n1;a, b;31.12.2020\n2;;01.02.2021\n")
+	writeText(t, dir+"/2.csv", "id;note;at\n3;4,5;05.06.2021\n")
+	e := newEngine(t, dir)
+	src := files(plan.SourceCSV, dir+"/*.csv")
+	src.Options = map[string]string{"dateformat": "'%d.%m.%Y'"}
+	res := mustProbe(t, e, "FROM firn_s0", src)
+	src = res.Sources[0]
+	if src.Options["auto_detect"] != "false" || src.Options["delim"] != "';'" || src.Options["header"] != "true" {
+		t.Errorf("options %v", src.Options)
+	}
+	if len(src.Columns) != 3 || src.Columns[0].Type != "BIGINT" || src.Columns[1].Type != "VARCHAR" || src.Columns[2].Type != "DATE" {
+		t.Errorf("columns %v", src.Columns)
+	}
+	all := src.Files
+	src.Files = all[1:]
+	if got := mustRun(t, e, "FROM firn_s0", src).String(); got != "3|4,5|2021-06-05" {
+		t.Errorf("second file: %s", got)
+	}
+	src.Files = all[:1]
+	if got := mustRun(t, e, "FROM firn_s0", src).String(); got != "1|a, b|2020-12-31\n2|"+array.NullValueStr+"|2021-02-01" {
+		t.Errorf("first file: %s", got)
+	}
+	typed := files(plan.SourceCSV, dir+"/1.csv")
+	typed.Options = map[string]string{"types": "{'id': 'DECIMAL(9,1)'}", "sep": "';'", "filename": "true"}
+	res = mustProbe(t, e, "FROM firn_s0", typed)
+	if got := mustRun(t, e, "SELECT id, filename FROM firn_s0 LIMIT 1", res.Sources...).String(); got != "1|"+dir+"/1.csv" {
+		t.Errorf("typed: %s (%v)", got, res.Sources[0].Options)
+	}
+	own := files(plan.SourceCSV, dir+"/1.csv")
+	own.Options = map[string]string{"columns": "{'x': 'VARCHAR', 'y': 'VARCHAR', 'z': 'VARCHAR'}", "delim": "';'", "header": "true"}
+	res = mustProbe(t, e, "FROM firn_s0", own)
+	if got := mustRun(t, e, "SELECT x, z FROM firn_s0 LIMIT 1", res.Sources...).String(); got != "1|31.12.2020" {
+		t.Errorf("own columns: %s (%v)", got, res.Sources[0].Options)
+	}
+}
+
+func TestCSVFilesMustHaveTheSameColumns(t *testing.T) {
+	dir := t.TempDir()
+	writeText(t, dir+"/1.csv", "id,name\n1,a\n")
+	for name, content := range map[string]string{"renamed": "id,title\n2,b\n", "swapped": "name,id\nb,2\n", "more": "id,name,more\n2,b,c\n", "fewer": "id\n2\n"} {
+		writeText(t, dir+"/2.csv", content)
+		err := probeFails(t, newEngine(t, dir), "FROM firn_s0", files(plan.SourceCSV, dir+"/*.csv"))
+		if commit.CodeOf(err) != commit.CodeSchemaDrift || !strings.Contains(err.Error(), "2.csv") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func badCSV(t *testing.T, bad int) (*Engine, plan.Source) {
+	dir := t.TempDir()
+	var b strings.Builder
+	b.WriteString("id,name\n")
+	for i := range 30000 {
+		switch {
+		case i >= 25000 && i < 25000+bad && i%2 == 0:
+			fmt.Fprintf(&b, "x%d,bad\n", i)
+		case i >= 25000 && i < 25000+bad:
+			fmt.Fprintf(&b, "%d\n", i)
+		default:
+			fmt.Fprintf(&b, "%d,n\n", i)
+		}
+	}
+	writeText(t, dir+"/rows.csv", b.String())
+	e := newEngine(t, dir)
+	src := mustProbe(t, e, "FROM firn_s0", files(plan.SourceCSV, dir+"/rows.csv")).Sources[0]
+	if src.Columns[0].Type != "BIGINT" {
+		t.Fatalf("columns %v", src.Columns)
+	}
+	return e, src
+}
+
+func TestRejectedRows(t *testing.T) {
+	e, src := badCSV(t, 13)
+	q := &plan.Query{SQL: "FROM firn_s0", Sources: []plan.Source{src}, RejectLimit: 13}
+	out, err := run(t.Context(), e, task(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.rejected != 13 || len(out.rejects) != 10 || len(out.rows) != 30000-13 {
+		t.Errorf("%d rows, %d rejected, listed %d", len(out.rows), out.rejected, len(out.rejects))
+	}
+	first := out.rejects[0]
+	if filepath.Base(first.File) != "rows.csv" || first.Line != 25002 || first.Column != "id" || first.Text != "x25000,bad" || !strings.Contains(first.Reason, `"x25000"`) {
+		t.Errorf("first reject %+v", first)
+	}
+	if second := out.rejects[1]; second.Line != 25003 || !strings.Contains(second.Reason, "Expected Number of Columns") {
+		t.Errorf("second reject %+v", second)
+	}
+	for limit, want := range map[int64]string{0: "rows can't be read, 0 are allowed", 12: "13 rows can't be read, 12 are allowed"} {
+		q.RejectLimit = limit
+		_, err := run(t.Context(), e, task(), q)
+		ce, ok := errors.AsType[*commit.Error](err)
+		if !ok || ce.Code != commit.CodeRejectedRows || Class(err) != ClassNotRetryable || !strings.Contains(ce.Hint, "--reject-limit") ||
+			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "rows.csv:25002: column id") || strings.Count(err.Error(), "\n  ") != 10 {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+	// A query that reads the source twice rejects each row once.
+	q = &plan.Query{SQL: "SELECT count(*) FROM firn_s0 a JOIN firn_s0 b ON a.id = b.id AND a.name = b.name", Sources: []plan.Source{src}, RejectLimit: 13}
+	if out, err = run(t.Context(), e, task(), q); err != nil || out.rejected != 13 {
+		t.Errorf("twice: %d, %v", out.rejected, err)
+	}
+	src.Options["ignore_errors"] = "true"
+	q = &plan.Query{SQL: "FROM firn_s0", Sources: []plan.Source{src}}
+	if out, err = run(t.Context(), e, task(), q); err != nil || out.rejected != 0 || len(out.rows) != 30000-13 {
+		t.Errorf("ignored by the statement: %d rejected, %d rows, %v", out.rejected, len(out.rows), err)
+	}
+}
+
+func TestManyRejects(t *testing.T) {
+	e, src := badCSV(t, 4000)
+	_, err := run(t.Context(), e, task(), &plan.Query{SQL: "FROM firn_s0", Sources: []plan.Source{src}, RejectLimit: 100})
+	if commit.CodeOf(err) != commit.CodeRejectedRows || !strings.Contains(err.Error(), "at least 1") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBadJSONNamesFileAndLine(t *testing.T) {
+	dir := t.TempDir()
+	var b strings.Builder
+	for i := range 30000 {
+		if i == 28000 {
+			b.WriteString(`{"a": "x"}` + "\n")
+			continue
+		}
+		fmt.Fprintf(&b, "{\"a\": %d}\n", i)
+	}
+	writeText(t, dir+"/rows.json", b.String())
+	e := newEngine(t, dir)
+	src := mustProbe(t, e, "FROM firn_s0", files(plan.SourceJSON, dir+"/*.json")).Sources[0]
+	_, err := run(t.Context(), e, task(), &plan.Query{SQL: "FROM firn_s0", Sources: []plan.Source{src}})
+	if commit.CodeOf(err) != commit.CodeRejectedRows || !strings.Contains(err.Error(), "rows.json") || !strings.Contains(err.Error(), "line 28001") {
+		t.Errorf("got %v", err)
+	}
+	writeText(t, dir+"/ok.json", "{\"a\": 1, \"b\": {\"c\": [1, 2]}}\n{\"a\": 2}\n")
+	src = mustProbe(t, e, "FROM firn_s0", files(plan.SourceJSON, dir+"/ok.json")).Sources[0]
+	if got := mustRun(t, e, "SELECT a, b.c[2] FROM firn_s0", src).String(); got != "1|2\n2|"+array.NullValueStr {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestQueryErrorsAreCleanAndClassed(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "COPY (SELECT 'x' || i AS s FROM range(9) t(i)) TO '%s/a.parquet'")
+	e := newEngine(t, dir)
+	src := mustProbe(t, e, "FROM firn_s0", files(plan.SourceParquet, dir+"/*.parquet")).Sources[0]
+	for sql, want := range map[string]string{
+		"SELECT s::INT FROM firn_s0":                          "Could not convert string 'x0' to INT32",
+		"SELECT nope FROM firn_s0":                            `"nope" not found`,
+		"SELECT 9223372036854775807 + length(s) FROM firn_s0": "Overflow",
+		"SELECT FROM WHERE":                                   "syntax error",
+	} {
+		_, err := run(t.Context(), e, task(), &plan.Query{SQL: sql, Sources: []plan.Source{src}})
+		if commit.CodeOf(err) != commit.CodeQueryFailed || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "LINE 1") || Class(err) != ClassNotRetryable {
+			t.Errorf("%s: %v (%s)", sql, err, Class(err))
+		}
+	}
+	_, err := run(t.Context(), e, task(), &plan.Query{SQL: "SELECT s::INT FROM firn_s0", Sources: []plan.Source{src}})
+	if !strings.Contains(err.Error(), "a.parquet") {
+		t.Errorf("the file isn't named: %v", err)
+	}
+	small := task()
+	small.MemoryBytes = 32 << 20
+	_, err = run(t.Context(), e, small, &plan.Query{SQL: "SELECT length(string_agg(md5(i::VARCHAR), '')) FROM range(3000000) t(i)"})
+	if commit.CodeOf(err) != commit.CodeQueryMemory || Class(err) != ClassNotRetryable {
+		t.Errorf("out of memory: %v", err)
+	}
+	// A file that went away since the probe.
+	if err := os.Remove(dir + "/a.parquet"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = run(t.Context(), e, task(), &plan.Query{SQL: "FROM firn_s0", Sources: []plan.Source{src}})
+	if commit.CodeOf(err) != commit.CodeSourceNotFound || !strings.Contains(err.Error(), "a.parquet") {
+		t.Errorf("removed file: %v", err)
+	}
+}
+
+func TestFullSpillDirectory(t *testing.T) {
+	e, err := New(Config{Dir: filepath.Join(t.TempDir(), "slot"), Memory: 64 << 20, MaxSpill: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = run(t.Context(), e, task(), &plan.Query{SQL: "SELECT md5(i::VARCHAR) AS s, md5(s) AS p FROM range(2000000) t(i) ORDER BY s"})
+	if commit.CodeOf(err) != commit.CodeSpillFull || !strings.Contains(err.(*commit.Error).Hint, "Free space") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEscapeAttempts(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	secret := writeText(t, outside+"/secret.txt", "42\n")
+	writeText(t, dir+"/a.csv", "a\n1\n")
+	e := newEngine(t, dir)
+	src := mustProbe(t, e, "FROM firn_s0", files(plan.SourceCSV, dir+"/a.csv")).Sources[0]
+	for _, sql := range []string{
+		"COPY (SELECT 1) TO '" + dir + "/out.csv'",
+		"EXPORT DATABASE '" + dir + "/out'",
+		"ATTACH '" + dir + "/out.db' AS x",
+		"SET memory_limit = '1TB'",
+		"CREATE TABLE t (i INT)",
+		"DROP VIEW firn_s0",
+		"CALL enable_logging()",
+		"PRAGMA enable_profiling",
+		"INSTALL httpfs",
+		"SELECT 1; SELECT 2",
+		"SELECT * FROM enable_logging()",
+		"SELECT * FROM duckdb_logs",
+		"SELECT * FROM duckdb_settings()",
+		"SELECT * FROM read_text('" + secret + "')",
+		"SELECT * FROM read_csv('" + dir + "/a.csv')",
+		"SELECT * FROM '" + dir + "/a.csv'",
+		"SELECT * FROM '" + secret + "'",
+		"SELECT * FROM glob('" + outside + "/*')",
+		"SELECT * FROM query('SELECT 1')",
+		"SELECT * FROM query_table('firn_s0')",
+		"SELECT * FROM json_execute_serialized_sql(json_serialize_sql('SELECT 1'))",
+		"SELECT * FROM sniff_csv('" + secret + "')",
+		"SELECT * FROM parquet_metadata('" + secret + "')",
+		"SELECT * FROM information_schema.tables",
+		"SELECT * FROM pragma_database_list",
+		"SELECT * FROM checkpoint()",
+		"SELECT (SELECT content FROM read_text('" + secret + "'))",
+		"WITH c AS (SELECT * FROM read_blob('" + secret + "')) FROM c",
+		"SELECT write_log('x')",
+		"SELECT * FROM other",
+		"",
+	} {
+		q := &plan.Query{SQL: sql, Sources: []plan.Source{src}}
+		out, err := run(t.Context(), e, task(), q)
+		if err == nil {
+			t.Errorf("ran: %s: %s", sql, out)
+		} else if Class(err) != ClassNotRetryable {
+			t.Errorf("%s: %v is %s", sql, err, Class(err))
+		}
+		if _, err := e.Probe(t.Context(), plan.ProbeRequest{SQL: sql, Sources: q.Sources}); err == nil {
+			t.Errorf("probed: %s", sql)
+		}
+	}
+	if left, _ := filepath.Glob(dir + "/*"); len(left) != 1 {
+		t.Errorf("files %v", left)
+	}
+}
+
+func TestTheJobsTimeAndZone(t *testing.T) {
+	e := newEngine(t)
+	info := task()
+	info.TimeZone = "Asia/Tokyo"
+	out, err := run(t.Context(), e, info, &plan.Query{SQL: "SELECT now() = TIMESTAMPTZ '2024-02-29 23:30:00+00', current_date::VARCHAR, localtimestamp::VARCHAR, current_timestamp::VARCHAR, current_time::VARCHAR, age(TIMESTAMP '2024-01-01')::VARCHAR"})
+	if err != nil || out.String() != "true|2024-03-01|2024-03-01 08:30:00|2024-03-01 08:30:00+09|08:30:00|2 months" {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+func TestCancellation(t *testing.T) {
+	e := newEngine(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := run(ctx, e, task(), &plan.Query{SQL: "SELECT count(*) FROM range(100000000000) a(i), range(1000) b(j) WHERE hash(i + j) = 7"})
+	if Class(err) != ClassCancelled || time.Since(began) > time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+	if left, _ := os.ReadDir(e.cfg.Dir); len(left) != 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestLargeResultsStream(t *testing.T) {
+	e := newEngine(t)
+	info := task()
+	info.MemoryBytes = 256 << 20
+	st, err := e.RunQuery(t.Context(), &plan.Query{SQL: "SELECT i, md5(i::VARCHAR) AS a, md5((i+1)::VARCHAR) AS b FROM range(4000000) t(i)"}, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	var peak uint64
+	for {
+		rec, err := st.Next(t.Context())
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Release()
+		if st.Rows()%500000 < 20000 {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			peak = max(peak, m.HeapInuse)
+		}
+	}
+	if st.Rows() != 4000000 {
+		t.Errorf("%d rows", st.Rows())
+	}
+	// The result is more than 300 MB.
+	if peak > 100<<20 {
+		t.Errorf("the Go heap held %d MB", peak>>20)
+	}
+}
+
+func TestUploads(t *testing.T) {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int32}, {Name: "s", Type: arrow.BinaryTypes.String, Nullable: true}}, nil)
+	b := array.NewRecordBuilder(mallocator.NewMallocator(), schema)
+	defer b.Release()
+	b.Field(0).(*array.Int32Builder).AppendValues([]int32{1, 2, 3}, nil)
+	b.Field(1).(*array.StringBuilder).AppendValues([]string{"a", "", "c"}, []bool{true, false, true})
+	rec := b.NewRecordBatch()
+	defer rec.Release()
+	opened := ""
+	e, err := New(Config{Dir: filepath.Join(t.TempDir(), "slot"), OpenUpload: func(_ context.Context, u *plan.Upload) (array.RecordReader, error) {
+		if u.ID == "gone" {
+			return nil, &commit.Error{Code: commit.CodeSourceNotFound, Op: "read upload", Object: u.ID}
+		}
+		opened = u.ID
+		return array.NewRecordReader(schema, []arrow.RecordBatch{rec, rec})
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := plan.Source{View: []string{"firn_s0"}, Kind: plan.SourceUpload, Upload: &plan.Upload{ID: "u-1"}, Columns: []plan.Column{{Name: "id", Type: "BIGINT"}, {Name: "s", Type: "VARCHAR"}}}
+	want := "1|a\n2|" + array.NullValueStr + "\n3|c\n1|a\n2|" + array.NullValueStr + "\n3|c"
+	if got := mustRun(t, e, "SELECT id, s FROM firn_s0", src).String(); got != want || opened != "u-1" {
+		t.Errorf("got %s", got)
+	}
+	// A stream can be scanned more than once.
+	if got := mustRun(t, e, "SELECT count(*), count(DISTINCT a.id) FROM firn_s0 a, firn_s0 b", src).String(); got != "36|3" {
+		t.Errorf("twice: %s", got)
+	}
+	src.Upload = &plan.Upload{ID: "gone"}
+	if _, err := run(t.Context(), e, task(), &plan.Query{SQL: "FROM firn_s0", Sources: []plan.Source{src}}); commit.CodeOf(err) != commit.CodeSourceNotFound {
+		t.Errorf("gone: %v", err)
+	}
+	src.Upload.ID = "u-2"
+	if _, err := run(t.Context(), newEngine(t), task(), &plan.Query{SQL: "FROM firn_s0", Sources: []plan.Source{src}}); commit.CodeOf(err) != commit.CodeSourceNotFound {
+		t.Errorf("without uploads: %v", err)
+	}
+}
+
+func TestTasksOfASlotSeeNothingOfEachOther(t *testing.T) {
+	dir := t.TempDir()
+	writeText(t, dir+"/a.csv", "a\n1\n")
+	e := newEngine(t, dir)
+	src := mustProbe(t, e, "FROM firn_s0", files(plan.SourceCSV, dir+"/a.csv")).Sources[0]
+	mustRun(t, e, "FROM firn_s0", src)
+	if _, err := run(t.Context(), e, task(), &plan.Query{SQL: "FROM firn_s0"}); commit.CodeOf(err) != commit.CodeQueryRefused {
+		t.Errorf("got %v", err)
+	}
+	for _, id := range []string{"", ".", "..", "../x", "a/b", "/x"} {
+		if _, err := run(t.Context(), e, TaskInfo{Attempt: id}, &plan.Query{SQL: "SELECT 1"}); err == nil {
+			t.Errorf("attempt %q ran", id)
+		}
+	}
+}
