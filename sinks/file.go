@@ -116,6 +116,7 @@ func (w *Writer) balance(ctx context.Context, f *openFile) error {
 	}
 	group := int64(float64(f.pending) * ratio)
 	if f.written+group >= target || group >= target/4 ||
+		f.pending >= max(target-f.written, target/16) ||
 		f.pending >= w.limits.RowGroupBytes || f.rows >= w.limits.RowGroupRows {
 		if err := w.flush(ctx, f); err != nil {
 			return err

@@ -44,9 +44,10 @@ import (
 // A file's size is known only for row groups that were written. For the rest
 // the writer learns how small rows get: the ratio of bytes written to bytes in
 // memory, of the file itself or else of the last files. Row groups are ended at
-// a quarter of the target, so that a wrong ratio costs little, and a file is
-// finished only after its last row group was written and the target is really
-// reached.
+// a quarter of the target, and when they would take the file to the target
+// even if nothing got smaller, so that a ratio that's suddenly wrong costs at
+// most a sixteenth of the target. A file is finished only after its last row
+// group was written and the target is really reached.
 //
 // # Failure
 //
