@@ -370,8 +370,9 @@ func (m *Machine) recordDone(ev RecordDone) {
 func (m *Machine) failed(err error) {
 	m.failures++
 	m.lastErr = err
-	if m.overdue() || m.failures >= m.opts.MaxAttempts {
-		for _, u := range m.open() {
+	for _, u := range m.open() {
+		// What was sent may have landed: only the deadline ends the asking.
+		if m.overdue() || (m.failures >= m.opts.MaxAttempts && len(m.live(u)) == 0) {
 			m.want(u, ReasonBudget, err)
 		}
 	}

@@ -428,6 +428,14 @@ func TestReads(t *testing.T) {
 			t.Errorf("the cause is missing in %v", o.Err)
 		}
 	})
+	t.Run("failing for long after a send", func(t *testing.T) {
+		b := newBench(t, committest.Mode{}, "drop-request")
+		b.d.PassReads(1)
+		b.d.FailReads(25, down) // more than there are attempts
+		b.Machine = commit.NewMachine([]commit.Unit{b.u}, commit.Options{Deadline: committest.Epoch.Add(10 * minute)})
+		o := b.run()
+		b.check(t, o, commit.Committed, "", 1)
+	})
 	t.Run("failing for ever after a send", func(t *testing.T) {
 		b := newBench(t, committest.Mode{}, "drop-reply")
 		b.d.PassReads(1)

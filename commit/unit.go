@@ -1,5 +1,14 @@
 package commit
 
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"maps"
+	"slices"
+	"strings"
+)
+
 // TableName is the full name of a table: catalog, namespace and name.
 type TableName struct {
 	Catalog   string
@@ -66,4 +75,122 @@ type Seat struct {
 	// pointers only where each read is at least as new as all before it, in
 	// any process.
 	Pointer string
+}
+
+// UnitSpec is what a commit unit is made from.
+type UnitSpec struct {
+	// Namespace, Key and Number make the token, with the table and branch.
+	Namespace, Key string
+	Number         int
+
+	JobID            string
+	Table            TableName
+	TableUUID        string
+	Branch           string // MainBranch when empty
+	Operation        Operation
+	SchemaID, SpecID int
+	Prefix           string
+	Tasks            int
+	Files            []File
+}
+
+// NewUnit makes the commit unit: sorts the files (a copy), sums them up and
+// derives token and digest. It doesn't verify them; see Verify.
+func NewUnit(s UnitSpec) Unit {
+	if s.Branch == "" {
+		s.Branch = MainBranch
+	}
+	u := Unit{
+		Token: NewToken(TokenInput{Namespace: s.Namespace, Key: s.Key, TableUUID: s.TableUUID, Branch: s.Branch, Unit: s.Number}),
+		JobID: s.JobID, Key: s.Key, Table: s.Table, TableUUID: s.TableUUID, Branch: s.Branch, Operation: s.Operation,
+		SchemaID: s.SchemaID, SpecID: s.SpecID, Prefix: s.Prefix, Tasks: s.Tasks, Files: slices.Clone(s.Files),
+	}
+	slices.SortFunc(u.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	for _, f := range u.Files {
+		u.Rows += f.Rows
+		u.Bytes += f.Size
+	}
+	u.Digest = digestOf(u)
+	return u
+}
+
+// digestOf hashes everything of the unit that the commit puts into the table.
+// Every value is preceded by its length or is of fixed length, and maps go in
+// by ascending key, so that equal content has equal bytes and nothing else has.
+func digestOf(u Unit) Digest {
+	d := digester{sha256.New()}
+	d.str("firn.digest.v1")
+	d.str(u.TableUUID)
+	d.str(u.Branch)
+	d.str(string(u.Operation))
+	d.num(int64(u.SchemaID))
+	d.num(int64(u.SpecID))
+	d.num(int64(len(u.Files)))
+	for _, f := range u.Files {
+		d.file(f)
+	}
+	var out Digest
+	copy(out[:], d.h.Sum(nil))
+	return out
+}
+
+type digester struct{ h hash.Hash }
+
+func (d digester) num(n int64) {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(n))
+	d.h.Write(b[:])
+}
+
+func (d digester) bytes(b []byte) {
+	d.num(int64(len(b)))
+	d.h.Write(b)
+}
+
+func (d digester) str(s string) { d.bytes([]byte(s)) }
+
+func (d digester) counts(m map[int]int64) {
+	d.num(int64(len(m)))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		d.num(int64(k))
+		d.num(m[k])
+	}
+}
+
+func (d digester) bounds(m map[int][]byte) {
+	d.num(int64(len(m)))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		d.num(int64(k))
+		d.bytes(m[k])
+	}
+}
+
+func (d digester) file(f File) {
+	d.str(f.Path)
+	d.str(f.Format)
+	d.str(f.Attempt)
+	d.num(int64(f.SchemaID))
+	d.num(int64(f.SpecID))
+	d.num(int64(f.SortOrderID))
+	d.num(int64(len(f.Partition)))
+	for _, p := range f.Partition {
+		d.num(int64(p.FieldID))
+		if p.Null {
+			d.num(1)
+			continue
+		}
+		d.num(0)
+		d.bytes(p.Value)
+	}
+	d.num(f.Rows)
+	d.num(f.Size)
+	for _, m := range []map[int]int64{f.ColumnSizes, f.ValueCounts, f.NullCounts, f.NaNCounts} {
+		d.counts(m)
+	}
+	d.bounds(f.Lower)
+	d.bounds(f.Upper)
+	d.num(int64(len(f.SplitOffsets)))
+	for _, o := range f.SplitOffsets {
+		d.num(o)
+	}
 }

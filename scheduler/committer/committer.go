@@ -39,7 +39,7 @@ type Config struct {
 	// up (default 10 minutes); after it the unit is refused when nothing of it
 	// can land any more, else unknown.
 	Deadline time.Duration
-	// EffectTimeout bounds one read, build or send (default 1 minute).
+	// EffectTimeout bounds one read, build or send (default 2 minutes).
 	EffectTimeout time.Duration
 	// MaxAttempts bounds the requests sent for one unit (default 20).
 	MaxAttempts int
@@ -92,7 +92,7 @@ func New(cfg Config) *Committer {
 		cfg.Deadline = 10 * time.Minute
 	}
 	if cfg.EffectTimeout <= 0 {
-		cfg.EffectTimeout = time.Minute
+		cfg.EffectTimeout = 2 * time.Minute
 	}
 	c := &Committer{cfg: cfg}
 	c.closing, c.stop = context.WithCancel(context.Background())
