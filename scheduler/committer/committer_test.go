@@ -164,7 +164,9 @@ func TestRunVerifies(t *testing.T) {
 		"no plan":  func(r *committer.Root) { r.Plan = nil },
 		"no input": func(r *committer.Root) { r.Read = nil },
 		"bad plan": func(r *committer.Root) { r.Plan.Target.SpecJSON = []byte("{") },
-		"panic":    func(r *committer.Root) { r.Read = func(context.Context, func([]commit.File) error) error { panic("x") } },
+		"panic": func(r *committer.Root) {
+			r.Read = func(context.Context, func([]commit.File) error) error { panic("x") }
+		},
 	} {
 		r := l.root("j1", "k")
 		change(&r)

@@ -30,7 +30,9 @@ type world struct {
 }
 
 func newWorld(rt *rapid.T) *world {
-	spec := graph.Spec{JobID: "j", HasRoot: rapid.Bool().Draw(rt, "root"), MaxTaskFailures: 3, MaxStageAttempts: 3}
+	spec := graph.Spec{JobID: "j", HasRoot: rapid.Bool().Draw(rt, "root"),
+		MaxTaskFailures: rapid.IntRange(1, 3).Draw(rt, "failures"), MaxStageAttempts: rapid.IntRange(1, 3).Draw(rt, "rollbacks"),
+	}
 	stages := rapid.IntRange(1, 4).Draw(rt, "stages")
 	for n := range stages {
 		s := graph.StageSpec{
@@ -245,18 +247,20 @@ func (w *world) settleDown() {
 func TestRandomHistories(t *testing.T) {
 	ends := map[graph.State]int{}
 	again := 0
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt)
-		w.step(graph.Start{})
-		for range rapid.IntRange(0, 60).Draw(rt, "steps") {
-			w.random()
-		}
-		w.settleDown()
-		ends[w.g.State()]++
-		if w.epoch > 1 {
-			again++
-		}
-	})
+	for range 10 { // ten times the usual number of histories
+		rapid.Check(t, func(rt *rapid.T) {
+			w := newWorld(rt)
+			w.step(graph.Start{})
+			for range rapid.IntRange(0, 60).Draw(rt, "steps") {
+				w.random()
+			}
+			w.settleDown()
+			ends[w.g.State()]++
+			if w.epoch > 1 {
+				again++
+			}
+		})
+	}
 	for _, s := range []graph.State{graph.Succeeded, graph.JobFailed, graph.Cancelled} {
 		if ends[s] == 0 {
 			t.Errorf("no history ended as %s: %v", s, ends)
