@@ -28,6 +28,9 @@ type backend interface {
 	Register(ctx context.Context, name commit.TableName, metadataLocation string) error
 	Drop(ctx context.Context, name commit.TableName) error
 	Attach(name commit.TableName) iceberg.Attachment
+	// Places says that the catalog picks the location of a new table; the
+	// metadata given to Create then has none.
+	Places() bool
 	Close() error
 }
 
@@ -79,8 +82,10 @@ func openEntry(ctx context.Context, c Config, names map[string]bool) (*entry, er
 	switch c.Type {
 	case "sql":
 		e.backend, err = openSQLite(ctx, c, e.store)
+	case "rest":
+		e.backend, err = openREST(ctx, c, e.store)
 	default:
-		err = configError(c.Name, fmt.Errorf("the type %q is not known; want sql", c.Type))
+		err = configError(c.Name, fmt.Errorf("the type %q is not known; want sql or rest", c.Type))
 	}
 	if err != nil {
 		return nil, err
@@ -218,14 +223,16 @@ func (e *entry) nearNamespace(ctx context.Context, name commit.TableName) string
 	return suggest(strings.Join(name.Namespace, "."), names, name.Catalog+".")
 }
 
-// checkNames refuses names that no catalog can hold.
+// checkNames refuses names that catalogs can't hold, or would have trouble to
+// give back: iceberg-go's clients refuse parts that mean something in a path.
 func checkNames(op, object string, parts []string) error {
 	if len(parts) == 0 {
 		return newError(commit.CodeTableDefinition, op, object, errors.New("the name is empty"))
 	}
 	for _, p := range parts {
-		if p == "" || strings.ContainsRune(p, 0) {
-			return newError(commit.CodeTableDefinition, op, object+"."+strings.Join(parts, "."), errors.New("a part of the name is empty or holds a NUL"))
+		if p == "" || p == "." || p == ".." || strings.ContainsAny(p, "/\x00") {
+			return newError(commit.CodeTableDefinition, op, object+"."+strings.Join(parts, "."),
+				fmt.Errorf("%q can't be part of a name: parts are not empty, not . or .., and hold no slash", p))
 		}
 	}
 	return nil

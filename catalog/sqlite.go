@@ -167,6 +167,9 @@ func (s *sqlCatalog) Drop(ctx context.Context, name commit.TableName) error {
 	return s.ice.DropTable(ctx, identifier(name))
 }
 
+// Places implements backend.
+func (*sqlCatalog) Places() bool { return false }
+
 // Create writes the first metadata file and then the row that makes it a table.
 func (s *sqlCatalog) Create(ctx context.Context, name commit.TableName, meta table.Metadata) error {
 	location := iceberg.FirstMetadataPath(meta)

@@ -294,11 +294,11 @@ func TestOddNames(t *testing.T) {
 	s := openSet(t, dir)
 	ctx := t.Context()
 	seen := map[string]bool{}
-	for _, ns := range [][]string{{"a.b"}, {"a", "b"}, {".."}, {"x/y"}, {"ü 日"}, {`q"'`}} {
+	for _, ns := range [][]string{{"a.b"}, {"a", "b"}, {"..."}, {`x\y`}, {"ü 日"}, {`q"'`}} {
 		if err := s.CreateNamespace(ctx, "lake", ns, nil, false); err != nil {
 			t.Fatalf("%q: %v", ns, err)
 		}
-		for _, tbl := range []string{"t", "../up", "a'b\"c", "日本"} {
+		for _, tbl := range []string{"t", "..up", "a'b\"c", "日本 %2F?#"} {
 			name := commit.TableName{Catalog: "lake", Namespace: ns, Name: tbl}
 			if err := s.CreateTable(ctx, sql.TableDef{Name: name, SchemaJSON: testSchema(t)}); err != nil {
 				t.Fatalf("%q: %v", name, err)
@@ -324,6 +324,15 @@ func TestOddNames(t *testing.T) {
 		if err != nil || len(names) != 4 {
 			t.Errorf("%q has the tables %v, %v", ns, names, err)
 		}
+		for _, name := range names {
+			if err := s.DropTable(ctx, name, false); err != nil {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	}
+	for _, bad := range []string{"", ".", "..", "a/b", "a\x00b"} {
+		wantCode(t, bad, s.CreateNamespace(ctx, "lake", []string{bad}, nil, false), commit.CodeTableDefinition)
+		wantCode(t, bad, s.CreateTable(ctx, sql.TableDef{Name: commit.TableName{Catalog: "lake", Namespace: []string{"a"}, Name: bad}, SchemaJSON: testSchema(t)}), commit.CodeTableDefinition)
 	}
 }
 

@@ -51,7 +51,13 @@ func (s *Set) CreateTable(ctx context.Context, def sql.TableDef) error {
 	if err != nil {
 		return e.explain(ctx, op, def.Name, err)
 	}
-	meta, err := newTable(def, e.config.Warehouse, ns["location"])
+	location := ""
+	if !e.backend.Places() {
+		if location, err = newLocation(e.config.Warehouse, ns["location"], def.Name); err != nil {
+			return newError(commit.CodeTableDefinition, op, def.Name.String(), err)
+		}
+	}
+	meta, err := newTable(def, location)
 	if err != nil {
 		return newError(commit.CodeTableDefinition, op, def.Name.String(), err)
 	}
@@ -63,7 +69,7 @@ func (s *Set) CreateTable(ctx context.Context, def sql.TableDef) error {
 }
 
 // newTable makes the metadata of a new, empty table.
-func newTable(def sql.TableDef, warehouse, namespaceLocation string) (table.Metadata, error) {
+func newTable(def sql.TableDef, location string) (table.Metadata, error) {
 	if def.Format != "" && def.Format != "iceberg" {
 		return nil, fmt.Errorf("tables of the format %q can't be created in an Iceberg catalog", def.Format)
 	}
@@ -87,10 +93,6 @@ func newTable(def sql.TableDef, warehouse, namespaceLocation string) (table.Meta
 		}
 	} else {
 		props[table.PropertyFormatVersion] = "2"
-	}
-	location, err := newLocation(warehouse, namespaceLocation, def.Name)
-	if err != nil {
-		return nil, err
 	}
 	spec := def.SpecJSON
 	if len(spec) == 0 {

@@ -126,6 +126,27 @@ func (t *Table) Send(ctx context.Context, r commit.Request) commit.Answer {
 	return a
 }
 
+// First puts an empty first snapshot into a table that has none. It is for new
+// tables, before anybody commits to them.
+func (t *Table) First(ctx context.Context) error {
+	m, err := t.Metadata(ctx)
+	if err != nil || m.Head(commit.MainBranch) != "" {
+		return err
+	}
+	r, err := t.Build(ctx, m, []commit.Unit{{
+		// A token as any other, of a key that no job can have.
+		Token: commit.NewToken(commit.TokenInput{Namespace: "firn", Key: "first snapshot", TableUUID: m.UUID(), Branch: commit.MainBranch, Unit: -1}),
+		Table: t.name, TableUUID: m.UUID(), SchemaID: m.SchemaID(), SpecID: m.SpecID(), Operation: commit.OperationAppend,
+	}})
+	if err != nil {
+		return err
+	}
+	if a := t.Send(ctx, r); a.Err != nil {
+		return a.Err
+	}
+	return nil
+}
+
 // Discard implements commit.Table. It deletes nothing but what Build wrote for
 // this request.
 func (t *Table) Discard(ctx context.Context, r commit.Request) error {

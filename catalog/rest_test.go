@@ -1,0 +1,318 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	icerest "github.com/apache/iceberg-go/catalog/rest"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/commit/committest"
+	"github.com/firn-project/firn/sql"
+)
+
+func openREST1(t testing.TB, s *restServer, props map[string]string) *Set {
+	t.Helper()
+	set, err := Open(context.Background(), []Config{{Name: "lake", Type: "rest", URI: s.URL, Warehouse: "wh", Properties: props}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := set.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return set
+}
+
+func restHarness(t testing.TB) (*restServer, *harness) {
+	t.Helper()
+	s := newRESTServer(t)
+	lib, err := icerest.NewCatalog(context.Background(), "lake", s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lib.Close() })
+	return s, newHarness(t, openREST1(t, s, nil), lib)
+}
+
+func TestRESTConformance(t *testing.T) {
+	committest.Run(t, func(t *testing.T) committest.Harness {
+		_, h := restHarness(t)
+		return h
+	})
+}
+
+// Every answer is told for what it is, exactly one request is sent for it, and
+// what the table then shows is the truth. (Trap B6: the library reports half of
+// these as raw errors although the commit landed.)
+func TestTrapB6_RESTAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault fault
+		want  commit.AnswerClass
+	}{
+		"applied":             {fault{applied: true}, commit.AnswerOK},
+		"lying 200":           {fault{status: 200}, commit.AnswerOK},
+		"204":                 {fault{status: 204, applied: true}, commit.AnswerOK},
+		"400":                 {fault{status: 400}, commit.AnswerRejected},
+		"401":                 {fault{status: 401}, commit.AnswerAuth},
+		"403":                 {fault{status: 403}, commit.AnswerPermission},
+		"404":                 {fault{status: 404}, commit.AnswerRejected},
+		"408 after":           {fault{status: 408, applied: true}, commit.AnswerAmbiguous},
+		"409":                 {fault{status: 409}, commit.AnswerConflict},
+		"409 after":           {fault{status: 409, applied: true}, commit.AnswerConflict},
+		"419":                 {fault{status: 419}, commit.AnswerAuth},
+		"422":                 {fault{status: 422}, commit.AnswerRejected},
+		"429":                 {fault{status: 429}, commit.AnswerWait},
+		"500 after":           {fault{status: 500, applied: true}, commit.AnswerAmbiguous},
+		"502":                 {fault{status: 502}, commit.AnswerAmbiguous},
+		"503":                 {fault{status: 503}, commit.AnswerWait},
+		"503 after":           {fault{status: 503, applied: true}, commit.AnswerWait},
+		"504 after":           {fault{status: 504, applied: true}, commit.AnswerAmbiguous},
+		"redirect":            {fault{status: 307}, commit.AnswerRejected},
+		"closed before":       {fault{cut: "before"}, commit.AnswerAmbiguous},
+		"closed after":        {fault{cut: "before", applied: true}, commit.AnswerAmbiguous},
+		"reply broken off":    {fault{cut: "middle", applied: true}, commit.AnswerAmbiguous},
+		"requirement refused": {fault{applied: true}, commit.AnswerConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, h := restHarness(t)
+			tbl := h.Open(t)
+			u := h.Unit(t, "k", 1, 3)
+			m, err := tbl.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := tbl.Build(t.Context(), m, []commit.Unit{u})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "requirement refused" {
+				h.Foreign(t)
+			}
+			before := s.commits
+			s.fault = func(int) *fault { return &c.fault }
+			a := tbl.Send(t.Context(), r)
+			if a.Class != c.want {
+				t.Errorf("answer %+v, want %s", a, c.want)
+			}
+			if (a.Err == nil) != (c.want == commit.AnswerOK) {
+				t.Errorf("answer %s with the error %v", a.Class, a.Err)
+			}
+			if c.fault.status != 0 && a.Status != c.fault.status {
+				t.Errorf("status %d, want %d", a.Status, c.fault.status)
+			}
+			if n := s.commits - before; n != 1 {
+				t.Errorf("%d requests were sent", n)
+			}
+			m, err = tbl.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			landed := c.fault.applied && name != "requirement refused"
+			if l, ok := m.Find(commit.MainBranch, u.Token); ok != landed || ok && l.Rows != 3 {
+				t.Errorf("landed %t, found %t (%+v)", landed, ok, l)
+			}
+			if m.HasSnapshot(r.SnapshotID) != landed {
+				t.Errorf("landed %t, snapshot shown %t", landed, !landed)
+			}
+		})
+	}
+}
+
+// A connection that the server closed while it was idle must not make net/http
+// send the commit again.
+func TestOneCopyOverADeadConnection(t *testing.T) {
+	s, h := restHarness(t)
+	tbl := h.Open(t)
+	for i := range 3 {
+		m, err := tbl.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := tbl.Build(t.Context(), m, []commit.Unit{h.Unit(t, fmt.Sprint(i), 1, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := s.commits
+		s.fault = func(int) *fault { return &fault{applied: true, cut: "before"} }
+		if a := tbl.Send(t.Context(), r); a.Class != commit.AnswerAmbiguous {
+			t.Errorf("%+v", a)
+		}
+		if n := s.commits - before; n != 1 {
+			t.Errorf("%d copies arrived", n)
+		}
+		s.CloseClientConnections()
+	}
+	if n := h.Rows(t); n != 3 {
+		t.Errorf("%d rows, want 3", n)
+	}
+}
+
+// What a request asserts: UUID, ref, schema and spec.
+func TestRESTRequirements(t *testing.T) {
+	s, h := restHarness(t)
+	tbl := h.Open(t)
+	m, err := tbl.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := tbl.Build(t.Context(), m, []commit.Unit{h.Unit(t, "k", 1, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tbl.Send(t.Context(), r)
+	body := s.bodies[len(s.bodies)-1]
+	for _, part := range []string{
+		`"type":"assert-table-uuid","uuid":"` + m.UUID() + `"`,
+		`"type":"assert-ref-snapshot-id","ref":"main","snapshot-id":` + m.Head("main"),
+		`"type":"assert-current-schema-id","current-schema-id":0`,
+		`"type":"assert-default-spec-id","default-spec-id":0`,
+		`"action":"add-snapshot"`, `"action":"set-snapshot-ref"`,
+	} {
+		if !strings.Contains(body, part) {
+			t.Errorf("the request lacks %s:\n%s", part, body)
+		}
+	}
+}
+
+// A new table below version 3 has a first snapshot, so that the first request on
+// it has a parent and with it a seat.
+func TestRESTFirstSnapshot(t *testing.T) {
+	_, h := restHarness(t)
+	p := h.pin(t)
+	if p.SnapshotID == "" {
+		t.Error("the new table has no snapshot")
+	}
+	info, err := h.set.Describe(t.Context(), airT)
+	if err != nil || info.Rows != 0 || info.Snapshots != 1 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	v3 := airT
+	v3.Name = "v3"
+	def := sql.TableDef{Name: v3, SchemaJSON: testSchema(t), Properties: map[string]string{"format-version": "3"}}
+	if err := h.set.CreateTable(t.Context(), def); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = h.set.Pin(t.Context(), v3); err != nil || p.SnapshotID != "" || p.FormatVersion != 3 {
+		t.Errorf("version 3: %+v, %v", p, err)
+	}
+}
+
+func TestRESTNames(t *testing.T) {
+	s, h := restHarness(t)
+	ctx := t.Context()
+	if !slices.Contains(s.query, "warehouse=wh") {
+		t.Errorf("asked for the configuration with %q", s.query)
+	}
+	wantCode(t, "namespace again", h.set.CreateNamespace(ctx, "lake", []string{"air"}, nil, false), commit.CodeNamespaceExists)
+	wantCode(t, "table again", h.set.CreateTable(ctx, sql.TableDef{Name: airT, SchemaJSON: testSchema(t)}), commit.CodeTableExists)
+	wantCode(t, "not empty", h.set.DropNamespace(ctx, "lake", []string{"air"}, false), commit.CodeNamespaceNotEmpty)
+	deep := commit.TableName{Catalog: "lake", Namespace: []string{"a.b", "ü c"}, Name: "t %2F?"}
+	if err := h.set.CreateNamespace(ctx, "lake", deep.Namespace, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.set.CreateTable(ctx, sql.TableDef{Name: deep, SchemaJSON: testSchema(t)}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := h.set.Pin(ctx, deep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := h.set.Tables(ctx, "lake", deep.Namespace)
+	if err != nil || len(all) != 1 || all[0].String() != deep.String() {
+		t.Errorf("tables %v, %v", all, err)
+	}
+	copyOf := deep
+	copyOf.Name = "copy"
+	if err := h.set.RegisterTable(ctx, copyOf, p.MetadataLocation); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, "register again", h.set.RegisterTable(ctx, copyOf, p.MetadataLocation), commit.CodeTableExists)
+	if err := h.set.DropTable(ctx, deep, false); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.set.Pin(ctx, deep)
+	wantCode(t, "dropped", err, commit.CodeTableNotFound)
+	wantCode(t, "dropped twice", h.set.DropTable(ctx, deep, false), commit.CodeTableNotFound)
+}
+
+// Reads are repeated when the server is busy; a commit never is.
+func TestRESTReadsAreRepeated(t *testing.T) {
+	s, h := restHarness(t)
+	busy := 2
+	next := s.Config.Handler
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && busy > 0 {
+			busy--
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	if _, err := h.set.Pin(t.Context(), airT); err != nil {
+		t.Errorf("a read gave up: %v", err)
+	}
+	if busy != 0 {
+		t.Errorf("%d busy answers left", busy)
+	}
+}
+
+// The client's credentials are exchanged for a token, which is renewed when the
+// server doesn't take it any more. Nothing of either leaves the catalog.
+func TestRESTCredentials(t *testing.T) {
+	s := newRESTServer(t)
+	s.tokens = map[string]bool{}
+	set := openREST1(t, s, map[string]string{"credential": "me:SECRET", "s3.region": "eu"})
+	if err := set.CreateNamespace(t.Context(), "lake", airT.Namespace, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.CreateTable(t.Context(), sql.TableDef{Name: airT, SchemaJSON: testSchema(t)}); err != nil {
+		t.Fatal(err)
+	}
+	if s.grants != 1 {
+		t.Errorf("%d tokens were got, want 1", s.grants)
+	}
+	p, err := set.Pin(t.Context(), airT)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("%+v %s", p, p.SchemaJSON)
+	for _, secret := range []string{"SECRET", "TABLETOKEN"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("the pinned table holds %s", secret)
+		}
+	}
+	raw, err := os.ReadFile(strings.TrimPrefix(p.MetadataLocation, "file://"))
+	if err != nil || strings.Contains(string(raw), "SECRET") {
+		t.Errorf("the metadata file holds the secret (%v)", err)
+	}
+	s.tokens = map[string]bool{}
+	if _, err := set.Pin(t.Context(), airT); err != nil {
+		t.Errorf("after the token expired: %v", err)
+	}
+	_, err = Open(t.Context(), []Config{{Name: "x", Type: "rest", URI: s.URL, Properties: map[string]string{"credential": "me:WRONG"}}})
+	if commit.CodeOf(err) != commit.CodeCatalogPermission || strings.Contains(fmt.Sprint(err), "WRONG") {
+		t.Errorf("wrong credentials: %v", err)
+	}
+}
+
+func TestRESTUnreachable(t *testing.T) {
+	s := newRESTServer(t)
+	set := openREST1(t, s, nil)
+	s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := set.Pin(ctx, airT); err == nil {
+		t.Error("a closed server answered")
+	}
+	for _, uri := range []string{"ftp://x", "http://", "::"} {
+		_, err := Open(t.Context(), []Config{{Name: "x", Type: "rest", URI: uri}})
+		wantCode(t, uri, err, commit.CodeCatalogConfig)
+	}
+}
