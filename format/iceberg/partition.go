@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"math"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -196,7 +195,11 @@ func readColumn(a arrow.Array, t iceberg.Type) (*keyColumn, error) {
 			k.ints[i] = int64(math.Float64bits(v))
 		}
 	case *array.String:
-		k.bytes = func(i int) []byte { return []byte(a.Value(i)) }
+		text, base := a.ValueBytes(), 0
+		if a.Len() > 0 {
+			base = a.ValueOffset(0)
+		}
+		k.bytes = func(i int) []byte { from := a.ValueOffset(i) - base; return text[from : from+a.ValueLen(i)] }
 	case *array.Binary:
 		k.bytes = a.Value
 	case *array.FixedSizeBinary:
@@ -246,10 +249,13 @@ func (k *Keys) Len() int { return k.rows }
 // Hash gives a hash of a row's tuple that is the same in every process and
 // release, so that it can spread rows over the tasks of a stage.
 func (k *Keys) Hash(row int) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write(k.appendKey(nil, row)) // never fails
-	// FNV's low bits are weak on short input; mix them as SplitMix64 does.
-	x := h.Sum64()
+	var scratch [64]byte
+	x := uint64(0xcbf29ce484222325)
+	for _, b := range k.appendKey(scratch[:0], row) {
+		x = (x ^ uint64(b)) * 0x100000001b3
+	}
+	// That was FNV-1a, whose low bits are weak on short input; they are mixed as
+	// SplitMix64 does.
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31

@@ -31,7 +31,7 @@ type table struct {
 	opts   sinks.Options
 }
 
-func newTable(t *testing.T, schema *iceberg.Schema, fields []iceberg.PartitionField, props map[string]string) *table {
+func newTable(t testing.TB, schema *iceberg.Schema, fields []iceberg.PartitionField, props map[string]string) *table {
 	t.Helper()
 	sj, err := json.Marshal(schema)
 	if err != nil {
