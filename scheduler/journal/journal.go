@@ -112,10 +112,10 @@ type Unit struct {
 	SchemaID, SpecID      int
 	// SchemaJSON and SpecJSON are what the files were written with.
 	SchemaJSON, SpecJSON []byte
-	Prefix                string
-	Files, Rows, Bytes    int64
-	Tasks                 int
-	Sealed                time.Time
+	Prefix               string
+	Files, Rows, Bytes   int64
+	Tasks                int
+	Sealed               time.Time
 
 	// State and what follows are the journal's: Seal ignores them.
 	State  UnitState
