@@ -1,0 +1,382 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/commit/committest"
+	"github.com/firn-project/firn/internal/flightread"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/sql"
+)
+
+func readRows(t *testing.T, raw []byte) (*arrow.Schema, [][]string) {
+	t.Helper()
+	r, err := ipc.NewReader(bytes.NewReader(raw))
+	must(t, err)
+	defer r.Release()
+	var rows [][]string
+	for r.Next() {
+		b := r.RecordBatch()
+		for i := range int(b.NumRows()) {
+			var row []string
+			for c := range int(b.NumCols()) {
+				row = append(row, b.Column(c).ValueStr(i))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return r.Schema(), rows
+}
+
+func TestSelectRowsInPlanOrder(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	startExecutor(t, h.s, executorOptions{id: "e2"})
+	st := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1"})
+	wantState(t, st, graph.Succeeded, commit.CommitNone)
+	if st.GetRows() != parts || len(st.GetInlineResult()) != 0 || st.GetReport() != nil {
+		t.Fatalf("%v", st)
+	}
+	schema, _ := readRows(t, st.GetResultSchema())
+	if schema.String() != rowBatch(0).Schema().String() {
+		t.Fatalf("schema %s", schema)
+	}
+	c := flightread.New(flightread.Config{})
+	defer func() { must(t, c.Close()) }()
+	for i, p := range st.GetPartitions() {
+		r := c.Open(t.Context(), flightread.Source{Address: p.GetAddress(), Ticket: p.GetTicket()})
+		b, err := r.Next()
+		must(t, err)
+		if got := b.Column(0).(*array.Int64).Value(0); got != int64(i) || p.GetRows() != 1 {
+			t.Fatalf("partition %d has row %d", i, got)
+		}
+		r.Close()
+	}
+}
+
+func TestExplainRunsNothing(t *testing.T) {
+	h := start(t, nil)
+	e := startExecutor(t, h.s, executorOptions{id: "e1"})
+	resp, err := h.execute(&firnpb.ExecuteRequest{Sql: "EXPLAIN " + insert})
+	must(t, err)
+	if resp.GetJob() != nil || resp.GetStatement() != "EXPLAIN" {
+		t.Fatalf("%v", resp)
+	}
+	_, rows := readRows(t, resp.GetRowsIpc())
+	if len(rows) < 3 || !strings.HasPrefix(rows[0][0], "scheduler root: commit append to mem.ns.t") || !strings.HasPrefix(rows[1][0], "stage 0 (final): 3 tasks") {
+		t.Fatalf("%v", rows)
+	}
+	if len(e.launched) != 0 {
+		t.Fatal("a task ran")
+	}
+	if _, err := h.execute(&firnpb.ExecuteRequest{Sql: "EXPLAIN SELECT 'bad'"}); commit.CodeOf(err) != commit.CodeBadRequest {
+		t.Fatal(err)
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	h := start(t, nil)
+	for name, tt := range map[string]struct {
+		req  *firnpb.ExecuteRequest
+		code commit.Code
+	}{
+		"nothing":        {&firnpb.ExecuteRequest{Sql: " ; "}, commit.CodeOneStatement},
+		"two statements": {&firnpb.ExecuteRequest{Sql: "SELECT 1; SELECT 2"}, commit.CodeOneStatement},
+		"mode":           {&firnpb.ExecuteRequest{Sql: "SELECT 1", Mode: "fast"}, commit.CodeBadRequest},
+		"limit":          {&firnpb.ExecuteRequest{Sql: "SELECT 1", RejectLimit: -1}, commit.CodeBadRequest},
+		"zone":           {&firnpb.ExecuteRequest{Sql: "SELECT 1", TimeZone: "Mars/Base"}, commit.CodeBadRequest},
+		"plan":           {&firnpb.ExecuteRequest{Physical: []byte("{}")}, commit.CodeBadPlan},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := h.execute(tt.req)
+			wantCode(t, err, tt.code)
+		})
+	}
+}
+
+func TestBindErrorFailsTheJob(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	st := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 'bad'"})
+	wantState(t, st, graph.JobFailed, commit.CommitNone)
+	if !strings.Contains(wire.ErrorFromProto(st.GetError()).Error(), "no such column") || len(st.GetStages()) != 0 {
+		t.Fatalf("%v", st)
+	}
+}
+
+func TestPanicInPlanningIsAnError(t *testing.T) {
+	h := start(t, func(c *Config) {
+		c.bindStatement = func(context.Context, sql.Statement, plan.Session, sql.BindOptions) (plan.Node, error) { panic("bang") }
+	})
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	st := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1"})
+	wantState(t, st, graph.JobFailed, commit.CommitNone)
+	if !strings.Contains(st.GetError().GetCause(), "bang") {
+		t.Fatalf("%v", st.GetError())
+	}
+}
+
+func TestPhysicalPlanForAReplacedTableRefused(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	top := insertPlan(plan.Pinned{Name: committest.Name, UUID: "uuid-of-old"}, "", false)
+	st := h.run(&firnpb.ExecuteRequest{Physical: physical(t, h, top)})
+	wantState(t, st, graph.JobFailed, commit.CommitNone)
+	if st.GetError().GetCode() != string(commit.CodeBadPlan) || !strings.Contains(st.GetError().GetCause(), "uuid-of-old") {
+		t.Fatalf("%v", st.GetError())
+	}
+}
+
+// A client's plan can't choose where files go.
+func TestPhysicalPlanKeepsToItsPrefix(t *testing.T) {
+	h := start(t, nil)
+	e := startExecutor(t, h.s, executorOptions{id: "e1"})
+	top := insertPlan(plan.Pinned{Name: committest.Name}, "mem://elsewhere/", false)
+	id := h.run(&firnpb.ExecuteRequest{Physical: physical(t, h, top)}).GetJobId()
+	task := receive(t, e.launched, "task")
+	n, err := plan.Decode(task.GetFragment())
+	must(t, err)
+	if w := n.(*plan.Write).Context; w.Prefix != "mem://t/data/"+id+"/" || w.TableUUID != h.catalogs.table.UUID() {
+		t.Fatalf("%+v", w)
+	}
+}
+
+func TestPipelinedRowsCanBeReadWhileTheJobRuns(t *testing.T) {
+	h := start(t, nil)
+	hold := newStop()
+	var e *fakeExecutor
+	e = startExecutor(t, h.s, executorOptions{id: "e1", slots: parts, task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+		if d.GetTask() == parts-1 {
+			hold.wait()
+		}
+		return e.succeed(d, n)
+	}})
+	id := h.submit(&firnpb.ExecuteRequest{Sql: "SELECT 1", Mode: "pipelined"})
+	st := h.waitUntil(id, func(st *firnpb.JobStatus) bool { return len(st.GetPartitions()) == parts-1 })
+	wantState(t, st, graph.Running, commit.CommitNone)
+	close(hold.release)
+	if st = h.wait(id); len(st.GetPartitions()) != parts {
+		t.Fatalf("%v", st)
+	}
+}
+
+func TestCachedResultServesTheNext(t *testing.T) {
+	h := start(t, nil)
+	e := startExecutor(t, h.s, executorOptions{id: "e1"})
+	first := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1", Mode: "cached", IdempotencyKey: "a"})
+	second := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1", Mode: "cached", IdempotencyKey: "b"})
+	if second.GetJobId() != first.GetJobId() || len(e.launched) != parts {
+		t.Fatalf("%d tasks for two statements", len(e.launched))
+	}
+	if other := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 2", Mode: "cached"}); other.GetJobId() == first.GetJobId() {
+		t.Fatal("another statement got the rows")
+	}
+	if staged := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1"}); staged.GetJobId() == first.GetJobId() {
+		t.Fatal("a staged statement got cached rows")
+	}
+	e.kill()
+	must(t, h.s.loop.call(t.Context(), func() { h.s.loseExecutor(h.s.state.executors["e1"], "test") }))
+	startExecutor(t, h.s, executorOptions{id: "e2"})
+	if again := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1", Mode: "cached"}); again.GetJobId() == first.GetJobId() {
+		t.Fatal("rows of a lost executor were served")
+	}
+}
+
+func TestUploads(t *testing.T) {
+	var used plan.Upload
+	h := start(t, func(c *Config) {
+		inner := c.bindStatement
+		c.bindStatement = func(ctx context.Context, st sql.Statement, s plan.Session, o sql.BindOptions) (plan.Node, error) {
+			sel, ok := st.Body.(*sql.Select)
+			if !ok {
+				return inner(ctx, st, s, o)
+			}
+			up, columns, err := o.Uploads(strings.TrimPrefix(sel.Query.Text, "FROM "))
+			if err != nil {
+				return nil, err
+			}
+			used = up
+			q := queryPlan()
+			q.Columns = columns
+			return q, nil
+		}
+	})
+	e := startExecutor(t, h.s, executorOptions{id: "e1"})
+	schema, err := wire.EncodeIPC(rowBatch(0).Schema())
+	must(t, err)
+	resp, err := h.client.OpenUpload(t.Context(), &firnpb.OpenUploadRequest{ArrowSchema: schema})
+	must(t, err)
+	tk, err := e.verifier.Verify(resp.GetTicket(), time.Now())
+	must(t, err)
+	if tk.GetPurpose() != wire.PurposeUpload || tk.GetJobId() != resp.GetUploadId() || tk.GetExecutorId() != "e1" || resp.GetAddress() != e.addr {
+		t.Fatalf("%v", tk)
+	}
+	st := h.run(&firnpb.ExecuteRequest{Sql: "FROM " + resp.GetUploadId()})
+	wantState(t, st, graph.Succeeded, commit.CommitNone)
+	read, err := e.verifier.Verify(used.Location.Ticket, time.Now())
+	must(t, err)
+	if read.GetPurpose() != wire.PurposeRead || read.GetAttemptId() != tk.GetAttemptId() || used.Location.Address != e.addr {
+		t.Fatalf("%v", read)
+	}
+	if f := receive(t, e.freed, "free"); f.GetJobId() != resp.GetUploadId() {
+		t.Fatalf("freed %v, want the upload", f)
+	}
+	st = h.run(&firnpb.ExecuteRequest{Sql: "FROM " + resp.GetUploadId()})
+	if st.GetError().GetCode() != string(commit.CodeUploadNotFound) {
+		t.Fatalf("%v", st)
+	}
+}
+
+func TestUploadSchemas(t *testing.T) {
+	field := func(t arrow.DataType) arrow.Field { return arrow.Field{Name: "a", Type: t, Nullable: true} }
+	for _, tt := range []struct {
+		field arrow.Field
+		want  string
+	}{
+		{field(arrow.PrimitiveTypes.Int32), "INTEGER"},
+		{field(arrow.BinaryTypes.LargeString), "VARCHAR"},
+		{field(&arrow.Decimal128Type{Precision: 18, Scale: 2}), "DECIMAL(18,2)"},
+		{field(&arrow.TimestampType{Unit: arrow.Microsecond}), "TIMESTAMP"},
+		{field(&arrow.TimestampType{Unit: arrow.Nanosecond, TimeZone: "UTC"}), "TIMESTAMP WITH TIME ZONE"},
+		{field(arrow.ListOf(arrow.PrimitiveTypes.Int64)), "BIGINT[]"},
+		{field(arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Float64)), "MAP(VARCHAR, DOUBLE)"},
+		{field(arrow.StructOf(arrow.Field{Name: `x"y`, Type: arrow.FixedWidthTypes.Boolean})), `STRUCT("x""y" BOOLEAN)`},
+		{field(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}), "VARCHAR"},
+		{field(arrow.FixedWidthTypes.Duration_s), ""},
+	} {
+		raw, err := wire.EncodeIPC(arrow.NewSchema([]arrow.Field{tt.field}, nil))
+		must(t, err)
+		columns, err := uploadColumns(raw)
+		switch {
+		case tt.want == "" && commit.CodeOf(err) != commit.CodeBadRequest:
+			t.Errorf("%s: %v", tt.field.Type, err)
+		case tt.want != "" && (err != nil || columns[0].Type != tt.want):
+			t.Errorf("%s: %v, %v; want %s", tt.field.Type, columns, err, tt.want)
+		}
+	}
+	for _, raw := range [][]byte{nil, []byte("junk"), bytes.Repeat([]byte{0xff}, 64)} {
+		if _, err := uploadColumns(raw); commit.CodeOf(err) != commit.CodeBadRequest {
+			t.Errorf("%q: %v", raw, err)
+		}
+	}
+	twice, err := wire.EncodeIPC(arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int8}, {Name: "A", Type: arrow.PrimitiveTypes.Int8}}, nil))
+	must(t, err)
+	if _, err := uploadColumns(twice); commit.CodeOf(err) != commit.CodeBadRequest {
+		t.Error(err)
+	}
+}
+
+func TestBinderAsksAnExecutor(t *testing.T) {
+	h := start(t, nil)
+	e := startExecutor(t, h.s, executorOptions{id: "e1"})
+	res, err := binder{h.s, "Asia/Tokyo"}.Probe(t.Context(), plan.ProbeRequest{SQL: "SELECT 1"})
+	must(t, err)
+	if !res.RowWise || res.Why != "fake Asia/Tokyo" || e.probes.Load() != 1 {
+		t.Fatalf("%+v", res)
+	}
+}
+
+func TestCatalogRows(t *testing.T) {
+	raw, err := resultRows(sql.Result{
+		Statement: "DESCRIBE", Columns: []string{"name", "n", "flag", "none"},
+		Rows: [][]any{{"a", nil, true, nil}, {"b", int64(1) << 60, false, nil}},
+	})
+	must(t, err)
+	schema, rows := readRows(t, raw)
+	if got := schema.Field(1).Type.String() + " " + schema.Field(2).Type.String() + " " + schema.Field(3).Type.String(); got != "int64 bool utf8" {
+		t.Fatal(got)
+	}
+	if len(rows) != 2 || rows[1][1] != "1152921504606846976" || rows[0][1] != "(null)" {
+		t.Fatal(rows)
+	}
+	if raw, err := resultRows(sql.Result{Columns: []string{"table"}}); err != nil || len(raw) == 0 {
+		t.Fatalf("no rows have a schema all the same: %v", err)
+	}
+	if raw, err := resultRows(sql.Result{}); err != nil || raw != nil {
+		t.Fatalf("a statement without rows: %v, %v", raw, err)
+	}
+}
+
+func TestTicketKeyIsKeptAndPrivate(t *testing.T) {
+	h := start(t, nil)
+	first := h.s.public
+	info, err := os.Stat(filepath.Join(h.dir, "ticket.key"))
+	must(t, err)
+	if info.Mode().Perm() != 0o600 {
+		t.Fatalf("mode %v", info.Mode())
+	}
+	h.close()
+	h = startIn(t, h.dir, h.catalogs, nil)
+	if !bytes.Equal(first, h.s.public) {
+		t.Fatal("the key changed")
+	}
+	h.close()
+	must(t, os.WriteFile(filepath.Join(h.dir, "ticket.key"), []byte("no key"), 0o600))
+	s, err := New(Config{Dir: h.dir, Catalogs: h.catalogs})
+	must(t, err)
+	wantCode(t, s.Start(t.Context()), commit.CodeJournal, "ticket.key")
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	good := Config{Dir: "d", Catalogs: &fakeCatalogs{}}
+	for name, edit := range map[string]func(*Config){
+		"Dir":             func(c *Config) { c.Dir = "" },
+		"Catalogs":        func(c *Config) { c.Catalogs = nil },
+		"Dispatch":        func(c *Config) { c.Dispatch = "throw" },
+		"ExecutorTimeout": func(c *Config) { c.ExecutorTimeout = time.Millisecond },
+		"RootSlots":       func(c *Config) { c.RootSlots = -1 },
+	} {
+		c := good
+		edit(&c)
+		if _, err := New(c); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSecondSchedulerInADirectory(t *testing.T) {
+	h := start(t, nil)
+	s, err := New(Config{Dir: h.dir, Catalogs: h.catalogs})
+	must(t, err)
+	wantCode(t, s.Start(t.Context()), commit.CodeDirectoryHeld, h.dir)
+}
+
+// Nothing of the catalog's secrets is in what clients and the journal get.
+func TestNoSecretInAnswers(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	st := h.run(&firnpb.ExecuteRequest{Sql: insert})
+	raw, err := json.Marshal(st)
+	must(t, err)
+	if bytes.Contains(raw, []byte(canary)) {
+		t.Fatal("a status has the secret")
+	}
+	h.close()
+	files, err := filepath.Glob(filepath.Join(h.dir, "*"))
+	must(t, err)
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte(canary)) {
+			t.Fatalf("%s has the secret", f)
+		}
+	}
+}

@@ -1,0 +1,345 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/graph"
+)
+
+func registration(id, incarnation string) *firnpb.RegisterRequest {
+	return &firnpb.RegisterRequest{
+		ProtocolVersion: wire.ProtocolVersion, ExecutorId: id, Incarnation: incarnation,
+		ControlAddress: "127.0.0.1:1", FlightAddress: "127.0.0.1:1", Slots: 1,
+	}
+}
+
+func schedulerClient(t *testing.T, h *harness) firnpb.SchedulerServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+h.s.Addr(), wire.DialOptions()...)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return firnpb.NewSchedulerServiceClient(conn)
+}
+
+func TestOtherProtocolVersionRefused(t *testing.T) {
+	h := start(t, nil)
+	r := registration("e1", "i")
+	r.ProtocolVersion = 77
+	_, err := schedulerClient(t, h).Register(t.Context(), r)
+	wantCode(t, wire.FromStatus(err), commit.CodeProtocolVersion, "e1", "version 77", fmt.Sprintf("version %d", wire.ProtocolVersion))
+	_, err = h.client.Execute(t.Context(), &firnpb.ExecuteRequest{ProtocolVersion: 78, Sql: "SELECT 1"})
+	wantCode(t, wire.FromStatus(err), commit.CodeProtocolVersion, "version 78")
+}
+
+func TestBadRegistrationsRefused(t *testing.T) {
+	h := start(t, nil)
+	for name, edit := range map[string]func(*firnpb.RegisterRequest){
+		"no id":       func(r *firnpb.RegisterRequest) { r.ExecutorId = "" },
+		"no slots":    func(r *firnpb.RegisterRequest) { r.Slots = 0 },
+		"many slots":  func(r *firnpb.RegisterRequest) { r.Slots = 1 << 31 },
+		"no address":  func(r *firnpb.RegisterRequest) { r.FlightAddress = "" },
+		"no identity": func(r *firnpb.RegisterRequest) { r.Incarnation = "" },
+	} {
+		r := registration("e1", "i")
+		edit(r)
+		_, err := schedulerClient(t, h).Register(t.Context(), r)
+		if commit.CodeOf(wire.FromStatus(err)) != commit.CodeBadRequest {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestUnknownExecutorsAreToldSo(t *testing.T) {
+	h := start(t, nil)
+	c := schedulerClient(t, h)
+	ctx := t.Context()
+	hb, err := c.Heartbeat(ctx, &firnpb.HeartbeatRequest{ExecutorId: "e1", Incarnation: "i"})
+	must(t, err)
+	poll, err := c.PollWork(ctx, &firnpb.PollWorkRequest{ExecutorId: "e1", Incarnation: "i", FreeSlots: 1})
+	must(t, err)
+	rep, err := c.ReportStatus(ctx, &firnpb.ReportStatusRequest{ExecutorId: "e1", Incarnation: "i", Statuses: []*firnpb.TaskStatus{{AttemptId: "a-1"}}})
+	must(t, err)
+	if hb.GetKnown() || poll.GetKnown() || rep.GetKnown() || len(rep.GetAcknowledgedAttempts()) != 0 {
+		t.Fatal("an executor is known that never registered")
+	}
+	_, err = c.Register(ctx, registration("e1", "i"))
+	must(t, err)
+	hb, err = c.Heartbeat(ctx, &firnpb.HeartbeatRequest{ExecutorId: "e1", Incarnation: "i", RunningAttempts: []string{"a-1"}})
+	must(t, err)
+	if !hb.GetKnown() || len(hb.GetCancelAttempts()) != 1 {
+		t.Fatalf("an attempt that nobody knows goes on: %v", hb)
+	}
+	rep, err = c.ReportStatus(ctx, &firnpb.ReportStatusRequest{ExecutorId: "e1", Incarnation: "i", Statuses: []*firnpb.TaskStatus{{AttemptId: "a-1", State: "succeeded"}}})
+	must(t, err)
+	if len(rep.GetAcknowledgedAttempts()) != 1 {
+		t.Fatal("a status that nobody waits for is repeated for ever")
+	}
+	if hb, err = c.Heartbeat(ctx, &firnpb.HeartbeatRequest{ExecutorId: "e1", Incarnation: "earlier"}); err != nil || hb.GetKnown() {
+		t.Fatalf("another incarnation is known: %v, %v", hb, err)
+	}
+}
+
+func TestTasksAreSpread(t *testing.T) {
+	for _, dispatch := range []string{DispatchPush, DispatchPull} {
+		t.Run(dispatch, func(t *testing.T) {
+			h := start(t, func(c *Config) { c.Dispatch = dispatch })
+			for i := range parts {
+				startExecutor(t, h.s, executorOptions{id: fmt.Sprint("e", i), slots: 8})
+			}
+			st := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1"})
+			wantState(t, st, graph.Succeeded, commit.CommitNone)
+			if len(st.GetExecutors()) != parts {
+				t.Fatalf("tasks ran on %v", st.GetExecutors())
+			}
+		})
+	}
+}
+
+func TestSlotsAreNotOverbooked(t *testing.T) {
+	h := start(t, nil)
+	var now, most atomic.Int32
+	var e *fakeExecutor
+	e = startExecutor(t, h.s, executorOptions{id: "e1", slots: 1, task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+		if v := now.Add(1); v > most.Load() {
+			most.Store(v)
+		}
+		st := e.succeed(d, n)
+		now.Add(-1)
+		return st
+	}})
+	h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1"})
+	if most.Load() != 1 {
+		t.Fatalf("%d tasks at once in one slot", most.Load())
+	}
+}
+
+// The executor dies with tasks running: they run again elsewhere.
+func TestExecutorLostWhileTasksRun(t *testing.T) {
+	h := start(t, func(c *Config) { c.ExecutorTimeout = 300 * time.Millisecond })
+	e1 := startExecutor(t, h.s, executorOptions{id: "e1", slots: parts, task: func(*firnpb.TaskDefinition, plan.Node) *firnpb.TaskStatus { return nil }})
+	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
+	for range parts {
+		receive(t, e1.launched, "task")
+	}
+	e1.kill()
+	startExecutor(t, h.s, executorOptions{id: "e2"})
+	st := h.wait(id)
+	wantState(t, st, graph.Succeeded, commit.CommitCommitted)
+	if len(st.GetExecutors()) != 1 || st.GetExecutors()[0].GetExecutorId() != "e2" {
+		t.Fatalf("%v", st.GetExecutors())
+	}
+}
+
+// A restarted executor comes back under its id: what the earlier process ran
+// and held is gone, and its late statuses change nothing.
+func TestNewIncarnationLosesTheOld(t *testing.T) {
+	h := start(t, nil)
+	e1 := startExecutor(t, h.s, executorOptions{id: "e1", slots: parts, task: func(*firnpb.TaskDefinition, plan.Node) *firnpb.TaskStatus { return nil }})
+	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
+	var old []*firnpb.TaskDefinition
+	for range parts {
+		old = append(old, receive(t, e1.launched, "task"))
+	}
+	again := startExecutor(t, h.s, executorOptions{id: "e1", slots: parts})
+	st := statusFor(old[0], "succeeded")
+	st.Outputs, st.Files, st.RowsOut = []*firnpb.TaskOutput{{Rows: 1}}, 1, 1000
+	rep, err := again.sched.ReportStatus(t.Context(), &firnpb.ReportStatusRequest{ExecutorId: "e1", Incarnation: again.incarnation, Statuses: []*firnpb.TaskStatus{st}})
+	must(t, err)
+	if len(rep.GetAcknowledgedAttempts()) != 1 {
+		t.Fatal("not acknowledged")
+	}
+	end := h.wait(id)
+	wantState(t, end, graph.Succeeded, commit.CommitCommitted)
+	if end.GetReport().GetRows() != 10*parts {
+		t.Fatalf("%v", end.GetReport())
+	}
+}
+
+// The launch never arrives: the heartbeats don't list the attempt, and it runs
+// again under a new id.
+func TestLostLaunch(t *testing.T) {
+	h := start(t, nil)
+	var dropped atomic.Bool
+	var e *fakeExecutor
+	e = startExecutor(t, h.s, executorOptions{id: "e1", task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+		if dropped.CompareAndSwap(false, true) {
+			e.finish(d.GetAttemptId())
+			return nil
+		}
+		return e.succeed(d, n)
+	}})
+	wantState(t, h.run(&firnpb.ExecuteRequest{Sql: insert}), graph.Succeeded, commit.CommitCommitted)
+	if len(e.launched) != parts+1 {
+		t.Fatalf("%d launches", len(e.launched))
+	}
+}
+
+func TestCancelReachesTheExecutors(t *testing.T) {
+	h := start(t, nil)
+	e := startExecutor(t, h.s, executorOptions{id: "e1", slots: 2, task: func(*firnpb.TaskDefinition, plan.Node) *firnpb.TaskStatus { return nil }})
+	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
+	a, b := receive(t, e.launched, "task"), receive(t, e.launched, "task")
+	resp, err := h.client.CancelJob(t.Context(), &firnpb.JobRequest{JobId: id})
+	must(t, err)
+	if resp.GetAnswer() != graph.AnswerCancelled {
+		t.Fatal(resp.GetAnswer())
+	}
+	got := map[string]bool{receive(t, e.cancelled, "cancel"): true, receive(t, e.cancelled, "cancel"): true}
+	if !got[a.GetAttemptId()] || !got[b.GetAttemptId()] {
+		t.Fatalf("cancelled %v", got)
+	}
+	if f := receive(t, e.freed, "free"); f.GetJobId() != id {
+		t.Fatalf("%v", f)
+	}
+	if len(e.launched) != 0 {
+		t.Fatal("the third task was launched")
+	}
+	wantState(t, h.get(id), graph.Cancelled, commit.CommitNone)
+}
+
+func TestCancelWhilePlanning(t *testing.T) {
+	h := start(t, nil)
+	id := h.submit(&firnpb.ExecuteRequest{Sql: insert}) // no executor: it waits for one
+	h.waitUntil(id, func(st *firnpb.JobStatus) bool { return st.GetState() == "planning" })
+	resp, err := h.client.CancelJob(t.Context(), &firnpb.JobRequest{JobId: id})
+	must(t, err)
+	wantState(t, resp.GetJob(), graph.Cancelled, commit.CommitNone)
+}
+
+func TestNoExecutor(t *testing.T) {
+	h := start(t, func(c *Config) { c.ExecutorWait = 50 * time.Millisecond })
+	st := h.run(&firnpb.ExecuteRequest{Sql: insert})
+	wantState(t, st, graph.JobFailed, commit.CommitNone)
+	if st.GetError().GetCode() != string(commit.CodeNoExecutors) || !strings.Contains(st.GetError().GetHint(), h.s.Addr()) {
+		t.Fatalf("%v", st.GetError())
+	}
+}
+
+func TestTaskFailures(t *testing.T) {
+	for name, tt := range map[string]struct {
+		class    string
+		launches int // of the one task that fails
+	}{
+		"retryable":     {wire.ClassRetryable, 4},
+		"not retryable": {wire.ClassNotRetryable, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t, nil)
+			var tries atomic.Int32
+			var e *fakeExecutor
+			e = startExecutor(t, h.s, executorOptions{id: "e1", task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+				if d.GetTask() != 1 {
+					return e.succeed(d, n)
+				}
+				tries.Add(1)
+				return fail(d, errors.New("disk on fire"), tt.class)
+			}})
+			st := h.run(&firnpb.ExecuteRequest{Sql: insert})
+			wantState(t, st, graph.JobFailed, commit.CommitNone)
+			if !strings.Contains(wire.ErrorFromProto(st.GetError()).Error(), "disk on fire") {
+				t.Fatalf("%v", st.GetError())
+			}
+			if int(tries.Load()) != tt.launches {
+				t.Fatalf("%d tries, want %d", tries.Load(), tt.launches)
+			}
+		})
+	}
+}
+
+// An executor that names files outside of the job's prefix, or of another
+// attempt, loses its job and nothing else.
+func TestHostileManifests(t *testing.T) {
+	for name, edit := range map[string]func(f *commit.File){
+		"outside":       func(f *commit.File) { f.Path = "mem://t/data/j-other/0-0-" + f.Attempt + "-0.parquet" },
+		"dots":          func(f *commit.File) { f.Path = strings.Replace(f.Path, "/0-", "/../0-", 1) },
+		"other attempt": func(f *commit.File) { f.Attempt = "a-other" },
+		"more rows":     func(f *commit.File) { f.Rows = 1 << 40 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t, nil)
+			var e *fakeExecutor
+			e = startExecutor(t, h.s, executorOptions{id: "e1", task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+				st := e.succeed(d, n)
+				f := commit.File{
+					Path: fmt.Sprintf("%s0-%d-%s-0.parquet", n.(*plan.Write).Context.Prefix, d.GetTask(), d.GetAttemptId()), Format: "PARQUET",
+					Attempt: d.GetAttemptId(), Rows: 10, Size: 1000,
+				}
+				edit(&f)
+				e.keepManifest(d, f)
+				return st
+			}})
+			st := h.run(&firnpb.ExecuteRequest{Sql: insert})
+			wantState(t, st, graph.JobFailed, commit.CommitRefused)
+			if h.catalogs.table.Sends() != 0 {
+				t.Fatal("a commit was sent")
+			}
+		})
+	}
+}
+
+func TestManifestThatIsShort(t *testing.T) {
+	h := start(t, nil)
+	var e *fakeExecutor
+	e = startExecutor(t, h.s, executorOptions{id: "e1", task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+		st := e.succeed(d, n)
+		if d.GetTask() == 1 {
+			e.keepManifest(d)
+		}
+		return st
+	}})
+	st := h.run(&firnpb.ExecuteRequest{Sql: insert})
+	if st.GetState() != string(graph.JobFailed) || h.catalogs.table.Sends() != 0 {
+		t.Fatalf("%v", st)
+	}
+	if !strings.Contains(wire.ErrorFromProto(st.GetError()).Error(), "0 rows; its attempt reported 1") {
+		t.Fatalf("%v", st.GetError())
+	}
+}
+
+func TestCloseFinishesTheCommitInFlight(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	hold := newStop()
+	h.catalogs.set(func() { h.catalogs.send = hold.wait })
+	inFlight := h.submit(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "a"})
+	receive(t, hold.arrived, "send")
+	waiting := startBlocked(t, h)
+	closed := make(chan error, 1)
+	s := h.s
+	go func() { closed <- s.Close(context.Background()) }()
+	st := h.wait(waiting)
+	wantState(t, st, graph.JobFailed, commit.CommitNone)
+	if st.GetError().GetCode() != string(commit.CodeSchedulerClosing) {
+		t.Fatalf("%v", st.GetError())
+	}
+	close(hold.release)
+	must(t, receive(t, closed, "end"))
+	h.s = nil
+	h = startIn(t, h.dir, h.catalogs, nil)
+	wantState(t, h.get(inFlight), graph.Succeeded, commit.CommitCommitted)
+	wantState(t, h.get(waiting), graph.JobFailed, commit.CommitNone)
+}
+
+// startBlocked submits a job that stays in planning: its physical plan asks for
+// a table whose catalog doesn't answer.
+func startBlocked(t *testing.T, h *harness) string {
+	t.Helper()
+	must(t, h.s.loop.call(t.Context(), func() {
+		for range cap(h.s.planSlots) {
+			h.s.planSlots <- struct{}{}
+		}
+	}))
+	return h.submit(&firnpb.ExecuteRequest{Sql: "SELECT 1", IdempotencyKey: "b"})
+}
