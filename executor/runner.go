@@ -67,7 +67,7 @@ func (s *slot) discard() error {
 type runner struct {
 	log *slog.Logger
 	// run runs one attempt to its end and gives its last status.
-	run      func(context.Context, *slot, *firnpb.TaskDefinition) *firnpb.TaskStatus
+	run func(context.Context, *slot, *firnpb.TaskDefinition) *firnpb.TaskStatus
 	// ended is told of the job of each attempt that ended, after the attempt
 	// has left active.
 	ended    func(job string)
