@@ -86,7 +86,7 @@ func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, sess
 	}
 	r := &rewriter{
 		ctx: ctx, a: a, session: session, opts: opts, clock: clock, src: src, q: q,
-		views: map[string]int{}, bareClock: map[string]int{}, aliases: map[string]bool{},
+		views: map[string]int{}, tables: map[string]string{}, bareClock: map[string]int{}, aliases: map[string]bool{},
 	}
 	w := &walker{v: r, ctes: map[string]bool{}}
 	if _, err := w.walk(tree, nil, 0); err != nil {
@@ -94,8 +94,13 @@ func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, sess
 	}
 	r.nameViews(w.ctes)
 	b := &bound{items: topItems(rootOf(tree))}
-	if b.sql, err = a.formatAndVerify(ctx, tree, r.sources); err != nil {
-		return nil, err
+	if b.sql = q.Text; r.changed {
+		if b.sql, err = a.formatAndVerify(ctx, tree, r.sources); err != nil {
+			return nil, err
+		}
+	}
+	if text(child(rootOf(tree), "from_table"), "type") == "SHOW_REF" && !strings.HasPrefix(b.sql, "SELECT") {
+		b.sql = "SELECT * FROM (" + b.sql + ")" // so that it can stand where a query can
 	}
 	b.probe, err = a.Binder.Probe(ctx, plan.ProbeRequest{SQL: b.sql, Sources: r.sources})
 	if err != nil {
@@ -131,9 +136,6 @@ func (a *Analyzer) formatAndVerify(ctx context.Context, tree node, sources []pla
 	out, err := a.Parser.FormatSelect(ctx, raw)
 	if err != nil {
 		return "", failed(err)
-	}
-	if text(child(rootOf(tree), "from_table"), "type") == "SHOW_REF" && !strings.HasPrefix(out, "SELECT") {
-		out = "SELECT * FROM (" + out + ")" // so that it can stand where a query can
 	}
 	if raw, err = a.Parser.ParseSelect(ctx, out); err != nil {
 		return "", failed(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -60,9 +61,16 @@ func (a *Analyzer) bindInsert(ctx context.Context, src *source, in *Insert, sess
 	return t.plan(b.plan(query, columns, opts), opts), nil
 }
 
+// placed adds to an error about a table where in the script the table is named.
 func placed(src *source, offset int, err error) error {
+	e, ok := errors.AsType[*commit.Error](err)
+	if !ok {
+		return err
+	}
 	line, column, _ := src.place(offset)
-	return fmt.Errorf("line %d, column %d: %w", line, column, err)
+	c := *e
+	c.Object = strings.TrimSpace(fmt.Sprintf("%s at line %d, column %d", c.Object, line, column))
+	return &c
 }
 
 // defaultFileSize is Iceberg's default for write.target-file-size-bytes.
@@ -272,9 +280,13 @@ func (t *target) fits(src *source, in *Insert, b *bound, i, k int) error {
 	if k < len(b.items) && allLiterals(b.items[k], f.Type) {
 		return nil
 	}
-	hint := fmt.Sprintf("Write CAST(%s AS %s) if rows that don't fit may fail the statement.", quoteIfNeeded(have.Name), t.types[i])
+	expr := quoteIfNeeded(have.Name)
+	if strings.Contains(have.Name, "(") {
+		expr = have.Name // DuckDB calls a column without a name by its expression
+	}
+	hint := fmt.Sprintf("Write CAST(%s AS %s) if rows that don't fit may fail the statement.", expr, t.types[i])
 	if strings.HasPrefix(have.Type, "TIMESTAMP") && strings.HasPrefix(t.types[i], "TIMESTAMP") {
-		hint = fmt.Sprintf("Write %s AT TIME ZONE 'UTC', with the zone that is meant.", quoteIfNeeded(have.Name))
+		hint = fmt.Sprintf("Write %s AT TIME ZONE 'UTC', with the zone that is meant.", expr)
 	}
 	return src.errorAt(commit.CodeSQLTypeMismatch, "insert into "+t.pinned.Name.String(), in.Query.Offset,
 		fmt.Sprintf("the query's column %d (%s) is %s and the table's column %s is %s, which may lose something",

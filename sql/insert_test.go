@@ -49,7 +49,9 @@ func TestInsertSQL(t *testing.T) {
 	f := insertCatalogs(t)
 	for _, c := range []struct{ in, want string }{
 		{"INSERT INTO t VALUES (1, 'a', 1.5)",
-			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS VARCHAR) AS "name", CAST(q.c3 AS DOUBLE) AS "score" FROM (SELECT * FROM (VALUES (1, 'a', 1.5)) AS valueslist) AS q(c1, c2, c3)`},
+			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS VARCHAR) AS "name", CAST(q.c3 AS DOUBLE) AS "score" FROM (VALUES (1, 'a', 1.5)) AS q(c1, c2, c3)`},
+		{"INSERT INTO t VALUES (1, 'a', 1.5) -- a comment",
+			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS VARCHAR) AS "name", CAST(q.c3 AS DOUBLE) AS "score" FROM (VALUES (1, 'a', 1.5)) AS q(c1, c2, c3)`},
 		{"INSERT INTO t (score, id) SELECT c, a FROM 'x.parquet'",
 			`SELECT CAST(q.c2 AS BIGINT) AS "id", CAST(NULL AS VARCHAR) AS "name", CAST(q.c1 AS DOUBLE) AS "score" FROM (SELECT c, a FROM firn_s0 AS x) AS q(c1, c2)`},
 		{"INSERT INTO t BY NAME SELECT c AS SCORE, a AS id FROM 'x.parquet'",
@@ -144,6 +146,7 @@ func TestInsertErrors(t *testing.T) {
 		{"INSERT INTO req BY NAME SELECT 'x' AS name", commit.CodeSQLRequiredColumn, "id is NOT NULL", ""},
 		{"INSERT INTO u SELECT a, b FROM 'x.parquet'", commit.CodeSQLTypeMismatch, "column 2 (b) is VARCHAR and the table's column day is DATE", "CAST(b AS DATE)"},
 		{"INSERT INTO wide (i) SELECT a FROM 'x.parquet'", commit.CodeSQLTypeMismatch, "(a) is BIGINT and the table's column i is INTEGER", "CAST(a AS INTEGER)"},
+		{"INSERT INTO wide (l) SELECT sum(a) FROM 'x.parquet'", commit.CodeSQLTypeMismatch, "HUGEINT", "CAST(sum(a) AS BIGINT)"},
 		{"INSERT INTO wide (n) VALUES (1.555)", commit.CodeSQLTypeMismatch, "DECIMAL(10,2)", ""},
 		{"INSERT INTO wide (i) VALUES (1.5)", commit.CodeSQLTypeMismatch, "INTEGER", ""},
 		{"INSERT INTO wide (i) VALUES (1), (1 + 1.5)", commit.CodeSQLTypeMismatch, "INTEGER", ""},
@@ -163,6 +166,11 @@ func TestInsertErrors(t *testing.T) {
 		if !errors.As(err, &e) || e.Code != c.code || e.Cause == nil || !strings.Contains(e.Cause.Error(), c.cause) || !strings.Contains(e.Hint, c.hint) {
 			t.Errorf("%s:\n got %v (%+v)\nwant %s: %s (%s)", c.in, err, e, c.code, c.cause, c.hint)
 		}
+	}
+	_, err := bindInsert(t, f, newBinder(t), "INSERT INTO u\nSELECT id, NULL FROM nosuch", testOptions)
+	var e *commit.Error
+	if !errors.As(err, &e) || !strings.HasSuffix(e.Object, "at line 2, column 22") || !errors.Is(err, commit.ErrTableNotFound) {
+		t.Errorf("got %v", err)
 	}
 	for _, id := range []string{"", "a/b", `a\b`} {
 		opts := testOptions

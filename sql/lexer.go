@@ -133,8 +133,11 @@ func (l *lexer) next() error {
 	return nil
 }
 
-// isSpace says which characters beyond ASCII DuckDB takes for a blank.
-func isSpace(r rune) bool { return unicode.IsSpace(r) || r == '\u200b' || r == '\ufeff' }
+// isSpace says which characters beyond ASCII DuckDB takes for a blank: all of
+// Unicode's and some without a width.
+func isSpace(r rune) bool {
+	return unicode.IsSpace(r) || r >= '\u200b' && r <= '\u200d' || r == '\u2060' || r == '\ufeff'
+}
 
 func (l *lexer) emit(kind tokenKind, start int, text string) {
 	l.tokens = append(l.tokens, token{kind: kind, start: start, end: l.pos, text: text})

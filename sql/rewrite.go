@@ -28,8 +28,12 @@ type rewriter struct {
 
 	sources []plan.Source
 	// views maps what a source is to its index, so that a file or table named
-	// twice is one source.
-	views map[string]int
+	// twice is one source; tables maps the view of a table, in lower case, to
+	// the table and version that has it.
+	views  map[string]int
+	tables map[string]string
+	// changed says whether the tree isn't the user's any more.
+	changed bool
 	// anonymous are the sources' table references whose view names are chosen
 	// at the end, when all names of CTEs are known.
 	anonymous []anonymous
@@ -113,6 +117,7 @@ func (r *rewriter) upload(n node, id string) (any, error) {
 // use makes the table reference one to the source's view, under the alias it
 // had or would have had.
 func (r *rewriter) use(n node, s plan.Source, alias string) node {
+	r.changed = true
 	if a := text(n, "alias"); a != "" {
 		alias = a
 	}
@@ -179,7 +184,13 @@ func (r *rewriter) catalogTable(n node) (any, error) {
 	if version != "" {
 		view[2] += "@" + version
 	}
-	key := fmt.Sprintf("table %q", view)
+	key := fmt.Sprintf("table %q version %q", name, version)
+	lower := asciiLower(viewKey(view...))
+	if other, ok := r.tables[lower]; ok && other != key {
+		return nil, r.fail(n, commit.CodeSQLRefused, "two tables of the query have names that differ only in case or look alike",
+			"The engine can't tell them apart; read them in two statements.")
+	}
+	r.tables[lower], r.changed = key, true
 	if _, ok := r.views[key]; !ok {
 		pinned, err := r.a.Catalogs.Pin(r.ctx, name)
 		if err != nil {
@@ -199,8 +210,7 @@ func (r *rewriter) catalogTable(n node) (any, error) {
 
 // place says where in the text an error about a table arose.
 func (r *rewriter) place(n node, err error) error {
-	line, column, _ := r.src.place(r.q.scriptOffset(location(n)))
-	return fmt.Errorf("line %d, column %d: %w", line, column, err)
+	return placed(r.src, r.q.scriptOffset(location(n)), err)
 }
 
 // fileHint helps those who wrote FROM x.parquet without quotes.
@@ -265,6 +275,7 @@ func (r *rewriter) expression(n node) (any, error) {
 				"Write age(now()::TIMESTAMP, x): now() is the same everywhere in a job.")
 		}
 		if kind := clockFunctions[name]; kind != "" && len(list(n, "children")) == 0 {
+			r.changed = true
 			return r.clock.constant(kind, n), nil
 		}
 		return n, nil
@@ -273,6 +284,7 @@ func (r *rewriter) expression(n node) (any, error) {
 		if _, ok := r.bareClock[word]; !ok {
 			r.bareClock[word] = location(n)
 		}
+		r.changed = true
 		return r.clock.constant(clockWords[word], n), nil
 	}
 	return n, nil
@@ -288,7 +300,7 @@ func (r *rewriter) clockWord(n node) string {
 	name, _ := names[0].(string)
 	name = asciiLower(name)
 	at := location(n)
-	if clockWords[name] == "" || at >= len(r.q.Text) || r.q.Text[at] == '"' {
+	if clockWords[name] == "" || at+len(name) > len(r.q.Text) || asciiLower(r.q.Text[at:at+len(name)]) != name {
 		return ""
 	}
 	return name
@@ -328,6 +340,7 @@ func (r *rewriter) selectItem(item node) error {
 		item["alias"] = name
 	}
 	item[ownAlias] = true
+	r.changed = true
 	return nil
 }
 
