@@ -26,7 +26,6 @@ func TestParserRoundTrip(t *testing.T) {
 		"SELECT 'it''s', E'a\\tb', $$x'y$$, \"a\"\"b\" FROM \"t\"\"x\"",
 		"WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 9) SELECT * FROM c ORDER BY n DESC LIMIT 3",
 		"FROM u AS q(a, b) JOIN lake.air.t AT (VERSION => 3) USING (a)",
-		"SELECT * FROM (VALUES (1, 'ä'), (2.50, NULL)) AS v(a, b)",
 		"SELECT * EXCLUDE (a) REPLACE (b + 1 AS b) FROM t QUALIFY row_number() OVER (PARTITION BY c) = 1",
 	} {
 		tree, err := p.ParseSelect(t.Context(), text)
