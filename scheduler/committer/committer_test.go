@@ -50,16 +50,31 @@ func newLab(t *testing.T, change func(*committer.Config)) *lab {
 	return l
 }
 
+const schemaJSON = `{"type":"struct","schema-id":0,"fields":[{"id":1,"name":"a","required":false,"type":"long"},{"id":2,"name":"b","required":false,"type":"string"}]}`
+
 // root is the root of a job that wrote one file of two rows.
 func (l *lab) root(job, key string) committer.Root {
 	u := committest.NewUnit(l.c, key, job, 1, 2)
 	return committer.Root{
 		JobID: job, Key: key, Namespace: "", Tasks: 1, Attempts: []string{"a-" + job},
 		Plan: &plan.Commit{
-			Target: plan.Pinned{Name: u.Table, Format: "iceberg", UUID: u.TableUUID, SchemaJSON: []byte(`{"schema-id":0}`), SpecJSON: []byte(`{"spec-id":0}`)},
+			Target: plan.Pinned{Name: u.Table, Format: "iceberg", UUID: u.TableUUID, SchemaJSON: []byte(schemaJSON), SpecJSON: []byte(`{"spec-id":0,"fields":[]}`)},
 			Branch: commit.MainBranch, Operation: commit.OperationAppend, Prefix: u.Prefix,
 		},
 		Read: func(_ context.Context, each func([]commit.File) error) error { return each(u.Files) },
+	}
+}
+
+// spoiled reads what read reads, changed.
+func spoiled(read func(context.Context, func([]commit.File) error) error, change func(*commit.File)) func(context.Context, func([]commit.File) error) error {
+	return func(ctx context.Context, each func([]commit.File) error) error {
+		return read(ctx, func(files []commit.File) error {
+			files = slices.Clone(files)
+			for i := range files {
+				change(&files[i])
+			}
+			return each(files)
+		})
 	}
 }
 
@@ -145,10 +160,20 @@ func TestRunVerifies(t *testing.T) {
 	for name, change := range map[string]func(*committer.Root){
 		"loser's file": func(r *committer.Root) { r.Attempts = []string{"a-other"} },
 		"prefix":       func(r *committer.Root) { r.Plan.Prefix = "mem://t/data/other/" },
-		"schema":       func(r *committer.Root) { r.Plan.Target.SchemaJSON = []byte(`{"schema-id":7}`) },
-		"lost file":    func(r *committer.Root) { r.Expected = &committer.Counts{Files: 2, Rows: 2} },
-		"lost row":     func(r *committer.Root) { r.Expected = &committer.Counts{Files: 1, Rows: 3} },
-		"lost task":    func(r *committer.Root) { r.Tasks = 2 },
+		"schema": func(r *committer.Root) {
+			r.Plan.Target.SchemaJSON = []byte(strings.Replace(schemaJSON, ":0,", ":7,", 1))
+		},
+		"lost file": func(r *committer.Root) { r.Expected = &committer.Counts{Files: 2, Rows: 2} },
+		"lost row":  func(r *committer.Root) { r.Expected = &committer.Counts{Files: 1, Rows: 3} },
+		"bounds": func(r *committer.Root) {
+			r.Read = spoiled(r.Read, func(f *commit.File) {
+				f.Lower, f.Upper = map[int][]byte{1: {9, 0, 0, 0, 0, 0, 0, 0}}, map[int][]byte{1: {8, 0, 0, 0, 0, 0, 0, 0}}
+			})
+		},
+		"partition": func(r *committer.Root) {
+			r.Read = spoiled(r.Read, func(f *commit.File) { f.Partition = []commit.PartitionValue{{FieldID: 1000, Null: true}} })
+		},
+		"lost task": func(r *committer.Root) { r.Tasks = 2 },
 	} {
 		r := l.root("j1", "k")
 		change(&r)
@@ -162,6 +187,7 @@ func TestRunVerifies(t *testing.T) {
 	}
 	for name, change := range map[string]func(*committer.Root){
 		"no plan":  func(r *committer.Root) { r.Plan = nil },
+		"format":   func(r *committer.Root) { r.Plan.Target.Format = "paimon" },
 		"no input": func(r *committer.Root) { r.Read = nil },
 		"bad plan": func(r *committer.Root) { r.Plan.Target.SpecJSON = []byte("{") },
 		"panic": func(r *committer.Root) {
@@ -448,6 +474,41 @@ func TestPanicsInTheDriver(t *testing.T) {
 			t.Errorf("after a panic at %s: %+v %v", at, rep, err)
 		}
 	}
+}
+
+func TestADrivenAgainUnitKnowsItsSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, func(c *committer.Config) { c.Deadline = time.Minute })
+		d := committest.NewDriver(l.c)
+		m, err := d.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := l.root("j1", "k")
+		u := committest.NewUnit(l.c, "k", "j1", 1, 2)
+		sent, err := d.Build(t.Context(), m, []commit.Unit{u})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Inject("late"); err != nil {
+			t.Fatal(err)
+		}
+		d.Send(t.Context(), sent)
+		l.c.DropColumn() // the unit doesn't fit any more
+		sent.Payload = nil
+		r.Sent = []commit.Request{sent}
+		r.BeforeSend = func() error { t.Error("asked for a unit that was sent before"); return nil }
+		if rep, err := l.com.Run(t.Context(), r); rep.State != commit.CommitUnknown || commit.KindOf(err) != commit.KindUnknown {
+			t.Errorf("%+v %v, though the old copy is under way", rep, err)
+		}
+		l.c.Foreign("main")
+		if rep, err := l.com.Run(t.Context(), r); rep.State != commit.CommitRefused || commit.ReasonOf(err) != commit.ReasonTableChanged {
+			t.Errorf("%+v %v", rep, err)
+		}
+		if l.c.Deliver() != 0 || len(l.c.MetadataFiles()) != 0 {
+			t.Errorf("the refused unit landed, or left %v", l.c.MetadataFiles())
+		}
+	})
 }
 
 // recorder keeps the order of records.

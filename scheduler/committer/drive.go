@@ -34,7 +34,7 @@ func (c *Committer) drive(it *item) (o commit.Outcome) {
 	d := &drive{
 		c: c, it: it, stop: stop, free: context.WithoutCancel(it.ctx),
 		m: commit.NewMachine([]commit.Unit{it.unit}, commit.Options{
-			MaxAttempts: c.cfg.MaxAttempts, Deadline: now.Add(c.cfg.Deadline), Seed: seed(it.unit, now),
+			MaxAttempts: c.cfg.MaxAttempts, Deadline: now.Add(c.cfg.Deadline), Seed: seed(it.unit, now), Sent: it.root.Sent,
 		}),
 	}
 	defer func() {

@@ -2,7 +2,6 @@ package committer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -36,6 +35,9 @@ type Root struct {
 	// Expected is what the accepted attempts reported to have written; nil
 	// when that isn't known here.
 	Expected *Counts
+	// Sent are the send records of earlier runs of this unit, when it is driven
+	// again: requests that may still be under way. Payload may be missing.
+	Sent []commit.Request
 	// Read streams the file manifests. It must have read everything before it
 	// returns nil; its error is in the chain of Run's.
 	Read func(ctx context.Context, each func([]commit.File) error) error
@@ -73,12 +75,16 @@ func (c *Committer) Run(ctx context.Context, r Root) (rep commit.Report, err err
 	}
 	target := r.Plan.Target
 	rep.Table, rep.Format, rep.Operation = target.Name, target.Format, r.Plan.Operation
-	u, err := c.collect(ctx, r)
+	l, err := layoutOf(target)
+	if err != nil {
+		return rep, errInput(r, err)
+	}
+	u, err := c.collect(ctx, r, l)
 	if err != nil {
 		return rep, err
 	}
 	r.phase(PhaseVerifying)
-	if err := verify(u, r); err != nil {
+	if err := verify(u, r, l); err != nil {
 		rep.State = commit.CommitRefused
 		return rep, err
 	}
@@ -98,20 +104,8 @@ func (r Root) phase(p string) {
 }
 
 // collect reads all manifests and makes the unit.
-func (c *Committer) collect(ctx context.Context, r Root) (commit.Unit, error) {
+func (c *Committer) collect(ctx context.Context, r Root, l layout) (commit.Unit, error) {
 	target := r.Plan.Target
-	var ids struct {
-		Schema int `json:"schema-id"`
-		Spec   int `json:"spec-id"`
-	}
-	for what, raw := range map[string][]byte{"schema": target.SchemaJSON, "partition spec": target.SpecJSON} {
-		if len(raw) == 0 {
-			continue
-		}
-		if err := json.Unmarshal(raw, &ids); err != nil {
-			return commit.Unit{}, errInput(r, fmt.Errorf("the plan's %s isn't JSON: %w", what, err))
-		}
-	}
 	r.phase(PhaseReading)
 	var files []commit.File
 	err := r.Read(ctx, func(more []commit.File) error {
@@ -132,26 +126,9 @@ func (c *Committer) collect(ctx context.Context, r Root) (commit.Unit, error) {
 	}
 	return commit.NewUnit(commit.UnitSpec{
 		Namespace: r.Namespace, Key: r.Key, JobID: r.JobID, Table: target.Name, TableUUID: target.UUID,
-		Branch: r.Plan.Branch, Operation: r.Plan.Operation, SchemaID: ids.Schema, SpecID: ids.Spec,
+		Branch: r.Plan.Branch, Operation: r.Plan.Operation, SchemaID: l.schemaID, SpecID: l.specID,
 		Prefix: r.Plan.Prefix, Tasks: r.Tasks, Files: files,
 	}), nil
-}
-
-// verify holds the unit against what the scheduler knows by itself.
-func verify(u commit.Unit, r Root) error {
-	if err := commit.Verify(u, commit.Facts{Attempts: r.Attempts}); err != nil {
-		return err
-	}
-	if e := r.Expected; e != nil && (e.Files != int64(len(u.Files)) || e.Rows != u.Rows) {
-		return &commit.Error{
-			Code: commit.CodeVerification, Op: "verify the files for", Object: u.Table.String(), Reason: commit.ReasonValidation,
-			Cause: fmt.Errorf("the manifests list %d files with %d rows, but the accepted tasks reported %d with %d",
-				len(u.Files), u.Rows, e.Files, e.Rows),
-			Tried: "nothing was committed",
-			Hint:  "Run the statement again with the same idempotency key.",
-		}
-	}
-	return nil
 }
 
 // fill puts the outcome into the report. Numbers of a unit that was there

@@ -1,0 +1,58 @@
+package committer
+
+import (
+	"fmt"
+
+	"github.com/firn-project/firn/commit"
+	format "github.com/firn-project/firn/format/iceberg"
+	"github.com/firn-project/firn/plan"
+)
+
+// layout is what the plan says of the files of a unit: the ids that they must
+// have been written with, and the check of what only the format can tell.
+type layout struct {
+	schemaID, specID int
+	check            func(commit.File) error
+}
+
+// layoutOf reads the schema and the partition spec that the job was planned
+// against. They come from the catalog, not from an executor.
+func layoutOf(target plan.Pinned) (layout, error) {
+	if target.Format != "iceberg" {
+		return layout{}, fmt.Errorf("table %s has the format %q, and only Iceberg tables can be written", target.Name, target.Format)
+	}
+	schema, err := format.ParseSchema(target.SchemaJSON)
+	if err != nil {
+		return layout{}, err
+	}
+	spec, err := format.ParseSpec(target.SpecJSON, schema)
+	if err != nil {
+		return layout{}, err
+	}
+	return layout{
+		schemaID: schema.ID, specID: spec.ID(),
+		check: func(f commit.File) error {
+			if err := format.CheckBounds(schema, f); err != nil {
+				return err
+			}
+			return format.CheckPartition(schema, spec, f)
+		},
+	}, nil
+}
+
+// verify holds the unit against what the scheduler knows by itself.
+func verify(u commit.Unit, r Root, l layout) error {
+	if err := commit.Verify(u, commit.Facts{Attempts: r.Attempts, Bounds: l.check}); err != nil {
+		return err
+	}
+	if e := r.Expected; e != nil && (e.Files != int64(len(u.Files)) || e.Rows != u.Rows) {
+		return &commit.Error{
+			Code: commit.CodeVerification, Op: "verify the files for", Object: u.Table.String(), Reason: commit.ReasonValidation,
+			Cause: fmt.Errorf("the manifests list %d files with %d rows, but the accepted tasks reported %d with %d",
+				len(u.Files), u.Rows, e.Files, e.Rows),
+			Tried: "nothing was committed",
+			Hint:  "Run the statement again with the same idempotency key.",
+		}
+	}
+	return nil
+}
