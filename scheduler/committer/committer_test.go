@@ -14,94 +14,10 @@ import (
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/commit/committest"
-	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/committer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// lab is an in-memory catalog behind a committer.
-type lab struct {
-	t   *testing.T
-	c   *committest.Catalog
-	com *committer.Committer
-	// driver is what the next open gives; a fresh one when nil.
-	driver commit.Table
-	opened func(commit.Table) commit.Table
-}
-
-func newLab(t *testing.T, change func(*committer.Config)) *lab {
-	l := &lab{t: t, c: committest.NewCatalog(committest.Mode{})}
-	cfg := committer.Config{Open: func(context.Context, commit.TableName) (commit.Table, error) {
-		var table commit.Table = committest.NewDriver(l.c)
-		if l.driver != nil {
-			table = l.driver
-		}
-		if l.opened != nil {
-			table = l.opened(table)
-		}
-		return table, nil
-	}}
-	if change != nil {
-		change(&cfg)
-	}
-	l.com = committer.New(cfg)
-	t.Cleanup(l.com.Close)
-	return l
-}
-
-const schemaJSON = `{"type":"struct","schema-id":0,"fields":[{"id":1,"name":"a","required":false,"type":"long"},{"id":2,"name":"b","required":false,"type":"string"}]}`
-
-// root is the root of a job that wrote one file of two rows.
-func (l *lab) root(job, key string) committer.Root {
-	u := committest.NewUnit(l.c, key, job, 1, 2)
-	return committer.Root{
-		JobID: job, Key: key, Namespace: "", Tasks: 1, Attempts: []string{"a-" + job},
-		Plan: &plan.Commit{
-			Target: plan.Pinned{Name: u.Table, Format: "iceberg", UUID: u.TableUUID, SchemaJSON: []byte(schemaJSON), SpecJSON: []byte(`{"spec-id":0,"fields":[]}`)},
-			Branch: commit.MainBranch, Operation: commit.OperationAppend, Prefix: u.Prefix,
-		},
-		Read: func(_ context.Context, each func([]commit.File) error) error { return each(u.Files) },
-	}
-}
-
-// spoiled reads what read reads, changed.
-func spoiled(read func(context.Context, func([]commit.File) error) error, change func(*commit.File)) func(context.Context, func([]commit.File) error) error {
-	return func(ctx context.Context, each func([]commit.File) error) error {
-		return read(ctx, func(files []commit.File) error {
-			files = slices.Clone(files)
-			for i := range files {
-				change(&files[i])
-			}
-			return each(files)
-		})
-	}
-}
-
-// hooked is a table with something before each effect.
-type hooked struct {
-	commit.Table
-	before func(ctx context.Context, effect string)
-}
-
-func (h hooked) Read(ctx context.Context) (commit.Metadata, error) {
-	h.before(ctx, "read")
-	return h.Table.Read(ctx)
-}
-
-func (h hooked) Build(ctx context.Context, m commit.Metadata, u []commit.Unit) (commit.Request, error) {
-	h.before(ctx, "build")
-	return h.Table.Build(ctx, m, u)
-}
-
-func (h hooked) Send(ctx context.Context, r commit.Request) commit.Answer {
-	h.before(ctx, "send")
-	return h.Table.Send(ctx, r)
-}
-
-func (l *lab) hook(f func(ctx context.Context, effect string)) {
-	l.opened = func(t commit.Table) commit.Table { return hooked{t, f} }
-}
 
 func TestRunCommitsOnce(t *testing.T) {
 	l := newLab(t, nil)
@@ -509,27 +425,6 @@ func TestADrivenAgainUnitKnowsItsSends(t *testing.T) {
 			t.Errorf("the refused unit landed, or left %v", l.c.MetadataFiles())
 		}
 	})
-}
-
-// recorder keeps the order of records.
-type recorder struct {
-	log  []string
-	fail map[string]int
-}
-
-func (r *recorder) record(what string) error {
-	r.log = append(r.log, what)
-	if r.fail[what] > 0 {
-		r.fail[what]--
-		return errors.New("disk full")
-	}
-	return nil
-}
-
-func (r *recorder) RecordSeal(context.Context, commit.Unit) error    { return r.record("seal") }
-func (r *recorder) RecordSend(context.Context, commit.Request) error { return r.record("send") }
-func (r *recorder) RecordOutcome(_ context.Context, _ commit.Unit, o commit.Outcome) error {
-	return r.record(string(o.State))
 }
 
 func TestRecordsComeBeforeWhatTheyGuard(t *testing.T) {
