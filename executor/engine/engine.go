@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -51,13 +50,16 @@ type TaskInfo struct {
 	TimeZone string
 }
 
-// Engine runs one query at a time for a task slot. It has no state besides its
-// directory.
+// Engine runs one probe or query at a time for a task slot. No state of one is
+// seen by the next.
 type Engine struct {
 	cfg   Config
 	allow []string // cfg.LocalAllow with symbolic links resolved
 	// probes counts probes, to name their directories.
-	probes atomic.Int64
+	probes int
+	// volatile are the functions that give something else each time, found at
+	// the first probe.
+	volatile map[string]bool
 }
 
 // New makes an engine and its directory, and removes what an earlier process

@@ -64,7 +64,7 @@ func queryError(err error, sources []plan.Source) error {
 		return err
 	}
 	out := &commit.Error{Code: commit.CodeQueryFailed, Op: "run query", Cause: &duckdb.Error{Type: e.Type, Message: clean(e.Message)}}
-	spill := strings.Contains(e.Message, "max_temp_directory_size") || strings.Contains(e.Message, "temp_directory")
+	spill := strings.Contains(e.Message, "max_temp_directory_size") || strings.Contains(e.Message, "failed to offload")
 	switch {
 	case strings.Contains(e.Message, syscall.ENOSPC.Error()), e.Type == "Out of Memory" && spill:
 		out.Code, out.Op = commit.CodeSpillFull, "spill to disk"
@@ -92,7 +92,7 @@ func queryError(err error, sources []plan.Source) error {
 // clean shortens DuckDB's message to what the person can use: without the echo
 // of the (rewritten) statement and without advice about DuckDB's own settings.
 func clean(msg string) string {
-	for _, cut := range []string{"\n\nLINE ", "\nPossible solutions:", "\nPossible fixes:", "\nTry setting ", "\n\n  file = ", "\nPossible Solution:"} {
+	for _, cut := range []string{"\n\nLINE ", "\nPossible solutions:", "\nPossible fixes:", "\nTry setting ", "\n\n  file = ", "\nPossible Solution:", "\nThis limit was set by"} {
 		if head, _, ok := strings.Cut(msg, cut); ok {
 			if _, file, found := strings.Cut(msg, "\n  file = "); found && !strings.Contains(head, "file") {
 				name, _, _ := strings.Cut(file, "\n")

@@ -130,12 +130,18 @@ func (s *session) deterministic(ctx context.Context, info *treeInfo) (bool, erro
 	if info.sampled {
 		return false, nil
 	}
-	rows, err := s.db.Strings(ctx, "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'")
-	if err != nil {
-		return false, err
+	if s.volatile == nil {
+		rows, err := s.db.Strings(ctx, "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'")
+		if err != nil {
+			return false, err
+		}
+		s.volatile = map[string]bool{}
+		for _, r := range rows {
+			s.volatile[r[0]] = !slices.Contains(fixedClock, r[0])
+		}
 	}
-	for _, r := range rows {
-		if !slices.Contains(fixedClock, r[0]) && slices.Contains(info.functions, r[0]) {
+	for _, f := range info.functions {
+		if s.volatile[f] {
 			return false, nil
 		}
 	}

@@ -20,7 +20,8 @@ var probeSettings = map[string]string{"disabled_optimizers": "statistics_propaga
 // of the sources is read but footers of Parquet files and samples of CSV and JSON
 // files; tables and uploads are bound by their columns alone.
 func (e *Engine) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeResult, error) {
-	s, err := e.open(ctx, TaskInfo{Attempt: fmt.Sprintf("probe-%d", e.probes.Add(1))}, probeSettings)
+	e.probes++
+	s, err := e.open(ctx, TaskInfo{Attempt: fmt.Sprintf("probe-%d", e.probes)}, probeSettings)
 	if err != nil {
 		return plan.ProbeResult{}, err
 	}

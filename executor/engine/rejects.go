@@ -37,14 +37,20 @@ func (r Reject) String() string {
 }
 
 // rejectOptions make DuckDB leave bad rows out and remember them. It remembers
-// enough to know that there are too many and no more. Rows that the statement
-// itself tells to ignore aren't counted.
+// enough to know that there are too many and no more.
 func rejectOptions(opts map[string]string, limit int64) {
-	if _, set := opts["ignore_errors"]; set {
+	if !countsRejects(opts) {
 		return
 	}
 	opts["store_rejects"] = "true"
 	opts["rejects_limit"] = strconv.FormatInt(max(limit, 0)+listed, 10)
+}
+
+// countsRejects says whether a CSV source's bad rows are left out and counted.
+// Not if the statement itself tells to ignore them; and not with union_by_name,
+// where DuckDB can't: the first bad row is then an error.
+func countsRejects(opts map[string]string) bool {
+	return opts["ignore_errors"] == "" && !byName(opts)
 }
 
 // rejects counts the rows that CSV scans left out and lists the first ones. A

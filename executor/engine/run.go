@@ -81,7 +81,7 @@ func (r *Stream) Next(ctx context.Context) (arrow.RecordBatch, error) {
 // finish counts rejected rows.
 func (r *Stream) finish(ctx context.Context) error {
 	counted := slices.ContainsFunc(r.q.Sources, func(s plan.Source) bool {
-		return s.Kind == plan.SourceCSV && len(s.Files) > 0 && s.Options["ignore_errors"] == ""
+		return s.Kind == plan.SourceCSV && len(s.Files) > 0 && countsRejects(s.Options)
 	})
 	if !counted {
 		return nil

@@ -162,6 +162,64 @@ func TestCSVFilesMustHaveTheSameColumns(t *testing.T) {
 	}
 }
 
+func TestQuotesBeyondTheSample(t *testing.T) {
+	dir := t.TempDir()
+	writeText(t, dir+"/1.csv", "id,note\n"+strings.Repeat("1,a\n", 30000)+"2,\"x, \"\"y\"\"\"\n")
+	writeText(t, dir+"/2.csv", "id,note\n3,\"p, q\"\n")
+	writeText(t, dir+"/stray.csv", "id,note\n1,\"open\n2,\"again\n")
+	e := newEngine(t, dir)
+	src := mustProbe(t, e, "FROM firn_s0", files(plan.SourceCSV, dir+"/?.csv")).Sources[0]
+	if got := mustRun(t, e, "FROM firn_s0 WHERE id > 1", src).String(); got != "2|x, \"y\"\n3|p, q" {
+		t.Errorf("got %s (%v)", got, src.Options)
+	}
+	src = mustProbe(t, e, "FROM firn_s0", files(plan.SourceCSV, dir+"/stray.csv")).Sources[0]
+	if got := mustRun(t, e, "FROM firn_s0", src).String(); got != "1|\"open\n2|\"again" {
+		t.Errorf("got %s (%v)", got, src.Options)
+	}
+}
+
+// Every option that the analyzer lets through must work from the probe to the
+// task.
+func TestReaderOptions(t *testing.T) {
+	dir := t.TempDir()
+	writeText(t, dir+"/1.csv", "A Col,b\n1,x\n2,y\n")
+	writeText(t, dir+"/1.json", "{\"a\": 1}\n{\"a\": 2}\n")
+	write(t, dir, "COPY (SELECT 1 AS a UNION ALL SELECT 2) TO '%s/1.parquet'")
+	e := newEngine(t, dir)
+	for kind, options := range map[plan.SourceKind][]string{
+		plan.SourceCSV: {
+			"all_varchar=true", "allow_quoted_nulls=false", "auto_detect=true", "auto_type_candidates=['BIGINT', 'VARCHAR']",
+			"column_names=['p', 'q']", "column_types={'b': 'VARCHAR'}", "columns={'p': 'BIGINT', 'q': 'VARCHAR'}", "comment='#'",
+			"compression='none'", "date_format='%d.%m.%Y'", "dateformat='%d.%m.%Y'", "decimal_separator='.'", "delim=','", "delimiter=','",
+			"dtypes={'b': 'VARCHAR'}", "encoding='utf-8'", "escape='\"'", "force_not_null=['b']", "header=true", "max_line_size=1000000",
+			"maximum_line_size=1000000", "names=['p', 'q']", "new_line='\\n'", "normalize_names=true", "null='x'", "null_padding=true",
+			"nullstr='x'", "quote='\"'", "sample_size=-1", "sep=','", "skip=0", "strict_mode=false", "thousands=','",
+			"timestamp_format='%Y'", "timestampformat='%Y'", "types={'b': 'VARCHAR'}", "union_by_name=true", "hive_partitioning=false",
+		},
+		plan.SourceJSON: {
+			"auto_detect=true", "columns={'a': 'INTEGER'}", "compression='uncompressed'", "date_format='%Y'", "timestamp_format='%Y'", "convert_strings_to_integers=true", "dateformat='%Y'",
+			"field_appearance_threshold=0.5", "format='newline_delimited'", "map_inference_threshold=10", "maximum_depth=3",
+			"maximum_object_size=1000000", "maximum_sample_files=1", "records=true", "sample_size=1", "timestampformat='%Y'", "union_by_name=true",
+		},
+		plan.SourceParquet: {"binary_as_string=true", "union_by_name=true", "hive_partitioning=true", "hive_types_autocast=false", "can_have_nan=true"},
+	} {
+		for _, o := range options {
+			name, value, _ := strings.Cut(o, "=")
+			src := files(kind, dir+"/1."+string(kind))
+			src.Options = map[string]string{name: value}
+			res, err := e.Probe(t.Context(), plan.ProbeRequest{SQL: "SELECT count(*) FROM firn_s0", Sources: []plan.Source{src}})
+			if err != nil {
+				t.Errorf("%s %s: %v", kind, o, err)
+				continue
+			}
+			out, err := run(t.Context(), e, task(), &plan.Query{SQL: "SELECT count(*), count(s) FROM firn_s0 s", Sources: res.Sources})
+			if err != nil || out.String() != "2|2" {
+				t.Errorf("%s %s: %s, %v (%v)", kind, o, out, err, res.Sources[0].Options)
+			}
+		}
+	}
+}
+
 func badCSV(t *testing.T, bad int) (*Engine, plan.Source) {
 	dir := t.TempDir()
 	var b strings.Builder

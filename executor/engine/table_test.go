@@ -187,12 +187,12 @@ func TestObjects(t *testing.T) {
 	if commit.CodeOf(err) != commit.CodeRejectedRows || !strings.Contains(err.Error(), "s3://data/in/c.csv:3: column id") {
 		t.Errorf("rejects of an object: %v", err)
 	}
-	for pattern, code := range map[string]commit.Code{
-		"s3://data/none/*.parquet": commit.CodeSourceNotFound, "s3://data/none.parquet": commit.CodeSourceNotFound, "s3://data/in/c*.csv": commit.CodeBadFile,
+	for pattern, kind := range map[string]commit.Kind{
+		"s3://data/none/*.parquet": commit.KindNotFound, "s3://data/none.parquet": commit.KindNotFound, "s3://data/in/c*.csv": commit.KindInvalid,
 	} {
 		bad := files(plan.SourceParquet, pattern)
 		bad.Storage = storage
-		if err := probeFails(t, e, "FROM firn_s0", bad); commit.CodeOf(err) != code || !strings.Contains(err.Error(), "s3://data/") {
+		if err := probeFails(t, e, "FROM firn_s0", bad); commit.KindOf(err) != kind || Class(err) != ClassNotRetryable || !strings.Contains(err.Error(), "s3://data/") {
 			t.Errorf("%s: %v", pattern, err)
 		}
 	}

@@ -15,12 +15,18 @@ import (
 // and how files go together.
 var outside = []string{"filename", "hive_partitioning", "hive_types", "hive_types_autocast", "union_by_name"}
 
+// aliases are other spellings of read_csv's options, of which not all of DuckDB's
+// functions know all.
+var aliases = map[string]string{
+	"sep": "delim", "delimiter": "delim", "null": "nullstr", "date_format": "dateformat", "timestamp_format": "timestampformat",
+	"dtypes": "types", "column_types": "types", "column_names": "names",
+}
+
 // guessing are the options that steer the detection of a dialect and of types;
 // once those are pinned they have no use, and some contradict what is pinned.
 var guessing = []string{
-	"auto_detect", "sample_size", "types", "dtypes", "column_types", "names", "column_names", "all_varchar",
-	"auto_type_candidates", "normalize_names", "sep", "delim", "delimiter", "quote", "escape", "header", "skip", "comment",
-	"dateformat", "date_format", "timestampformat", "timestamp_format", "columns", "force_not_null",
+	"auto_detect", "sample_size", "types", "names", "all_varchar", "auto_type_candidates", "normalize_names",
+	"delim", "quote", "escape", "header", "skip", "comment", "dateformat", "timestampformat", "columns",
 }
 
 func without(opts map[string]string, names ...[]string) map[string]string {
@@ -44,6 +50,12 @@ func byName(opts map[string]string) bool {
 // so that tasks needn't detect anything and can't disagree.
 func (s *session) pinCSV(ctx context.Context, src *plan.Source, in []input) error {
 	user := without(src.Options, []string{"store_rejects", "rejects_table", "rejects_scan", "rejects_limit"})
+	for name, value := range src.Options {
+		if canonical, ok := aliases[name]; ok {
+			delete(user, name)
+			user[canonical] = value
+		}
+	}
 	if byName(user) {
 		src.Options = user
 		return nil
@@ -51,6 +63,9 @@ func (s *session) pinCSV(ctx context.Context, src *plan.Source, in []input) erro
 	dialect, names, err := s.sniff(ctx, in[0], without(user, outside))
 	if err != nil {
 		return err
+	}
+	if _, given := user["quote"]; !given {
+		s.keepQuotes(ctx, in[0], dialect, names)
 	}
 	for _, f := range in[1:] {
 		_, other, err := s.sniff(ctx, f, dialect)
@@ -68,7 +83,7 @@ func (s *session) pinCSV(ctx context.Context, src *plan.Source, in []input) erro
 		}
 	}
 	pinned := without(user, guessing)
-	for _, name := range []string{"delim", "quote", "escape", "comment", "skip", "header", "dateformat", "timestampformat", "force_not_null"} {
+	for _, name := range []string{"delim", "quote", "escape", "comment", "skip", "header", "dateformat", "timestampformat"} {
 		if v, ok := dialect[name]; ok {
 			pinned[name] = v
 		}
@@ -93,10 +108,24 @@ func (s *session) csvTypes(ctx context.Context, in []input, dialect map[string]s
 	return structOf(cols), nil
 }
 
+// keepQuotes takes the usual quotes for a file in whose sample none occur: the
+// sniffer then says that there are none, and a quoted field further down, or in
+// another file, would fall apart. If the sample contradicts, the sniffer is right.
+func (s *session) keepQuotes(ctx context.Context, f input, dialect map[string]string, names []string) {
+	if dialect["quote"] != "''" {
+		return
+	}
+	quoted := maps.Clone(dialect)
+	quoted["quote"], quoted["escape"], quoted["ignore_errors"] = `'"'`, `'"'`, "false"
+	if _, same, err := s.sniff(ctx, f, quoted); err == nil && slices.Equal(same, names) {
+		dialect["quote"], dialect["escape"] = quoted["quote"], quoted["escape"]
+	}
+}
+
 // sniff detects a file's dialect: opts completed, and the names of its columns.
 func (s *session) sniff(ctx context.Context, f input, opts map[string]string) (dialect map[string]string, names []string, err error) {
 	// The sniffer fails when it finds other types than those given.
-	ask := without(opts, []string{"columns"})
+	ask := without(opts, []string{"columns", "auto_detect"})
 	if _, set := ask["ignore_errors"]; !set {
 		// So does the reading later: one bad row must not decide the dialect.
 		ask["ignore_errors"] = "true"
@@ -112,9 +141,6 @@ func (s *session) sniff(ctx context.Context, f input, opts map[string]string) (d
 		return nil, nil, badFile(f.Path, "no columns are found in it")
 	}
 	dialect = maps.Clone(opts)
-	for _, alias := range []string{"sep", "delimiter"} {
-		delete(dialect, alias)
-	}
 	for i, name := range []string{"delim", "quote", "escape", "comment"} {
 		v := rows[0][i]
 		if v == "(empty)" {
