@@ -134,7 +134,11 @@ func (r *rewriter) option(s *plan.Source, reader string, spec readerSpec, option
 	if _, ok := s.Options[option]; ok {
 		return r.fail(arg, commit.CodeSQLReaderArgument, "the argument "+option+" stands twice", "")
 	}
-	if !isLiteral(value) {
+	if b, ok := boolOf(value); ok {
+		s.Options[option] = b
+		return nil
+	}
+	if !isLiteral(value) && (option != "hive_types" || !namesTypes(value)) {
 		return r.fail(arg, commit.CodeSQLReaderArgument, "the argument "+option+" must be written out as a literal", "")
 	}
 	value["alias"] = ""
@@ -157,6 +161,33 @@ func namedArgument(arg node) (name string, value node) {
 		}
 	}
 	return asciiLower(text(arg, "alias")), arg
+}
+
+// boolOf reads true and false, which the parser gives as casts of a string.
+func boolOf(n node) (string, bool) {
+	if text(n, "class") != "CAST" || text(child(n, "cast_type"), "id") != "BOOLEAN" {
+		return "", false
+	}
+	switch s, _ := stringOf(child(n, "child")); s {
+	case "t":
+		return "true", true
+	case "f":
+		return "false", true
+	}
+	return "", false
+}
+
+// namesTypes says whether an argument is of the form {'year': INT}: hive_types
+// takes its types as bare words, which parse as names of columns.
+func namesTypes(n node) bool {
+	items := list(n, "children")
+	for _, item := range items {
+		item, _ := item.(node)
+		if text(item, "class") != "COLUMN_REF" || len(list(item, "column_names")) != 1 {
+			return false
+		}
+	}
+	return text(n, "function_name") == "struct_pack" && len(items) > 0
 }
 
 // stringOf reads a string literal.

@@ -200,7 +200,7 @@ func TestEscapes(t *testing.T) {
 		// paths
 		"FROM '/etc/passwd'", "FROM read_csv(getenv('HOME'))", "FROM read_csv((SELECT 'x.csv'))", "FROM read_csv(['a.csv', getenv('X')])",
 		"FROM read_csv('y.csv', delim = getenv('X'))", "FROM read_csv('y.csv', columns = (SELECT {'a': 'INT'}))",
-		"FROM read_csv('y.csv', nullstr = [getenv('X')])", "FROM read_csv('y.csv', ignore_errors = true)",
+		"FROM read_csv('y.csv', nullstr = [getenv('X')])", "FROM read_csv('y.csv', nullstr = a)", "FROM read_csv('y.csv', hive_types = {'a': getenv('X')})", "FROM read_csv('y.csv', ignore_errors = true)",
 		"FROM read_parquet('x.parquet', filename = true)", "FROM read_parquet('x.parquet', delim = ',')", "FROM read_csv()",
 		"FROM read_csv('y.csv', 'z.csv')", "FROM read_csv('y.csv', store_rejects = true)", "FROM read_csv('y.csv', rejects_table = 'x')",
 		"FROM read_csv('y.csv', skip = 1, skip = 2)", "FROM read_csv(NULL)", "FROM read_csv([])", "FROM read_csv(1)",
@@ -270,7 +270,7 @@ func TestReaderOptions(t *testing.T) {
 	}
 	got := b.last.Sources[0].Options
 	want := map[string]string{
-		"delim": "'|'", "header": "CAST('f' AS BOOLEAN)", "skip": "2", "nullstr": "main.list_value('', 'NA')",
+		"delim": "'|'", "header": "false", "skip": "2", "nullstr": "main.list_value('', 'NA')",
 		"columns": `main.struct_pack(a := 'BIGINT', "b b" := 'VARCHAR')`, "quote": "''''", "sample_size": "-1",
 		"types": `main."map"(main.list_value('a'), main.list_value('BIGINT'))`,
 	}
@@ -281,6 +281,10 @@ func TestReaderOptions(t *testing.T) {
 	}
 	if len(got) != len(want) {
 		t.Errorf("got %v", got)
+	}
+	_, b, err = bindText(t, "FROM read_parquet('x.parquet', hive_types = {'year': INT, 'd': DATE}, union_by_name = true)")
+	if err != nil || b.last.Sources[0].Options["hive_types"] != `main.struct_pack("year" := "INT", d := DATE)` || b.last.Sources[0].Options["union_by_name"] != "true" {
+		t.Errorf("%+v, %v", b.last.Sources, err)
 	}
 	_, b, err = bindText(t, "FROM read_ndjson('z.ndjson')")
 	if err != nil || b.last.Sources[0].Options["format"] != "'newline_delimited'" || b.last.Sources[0].Kind != plan.SourceJSON {
