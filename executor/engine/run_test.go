@@ -195,6 +195,9 @@ func TestReaderOptions(t *testing.T) {
 			"maximum_line_size=1000000", "names=['p', 'q']", "new_line='\\n'", "normalize_names=true", "null='x'", "null_padding=true",
 			"nullstr='x'", "quote='\"'", "sample_size=-1", "sep=','", "skip=0", "strict_mode=false", "thousands=','",
 			"timestamp_format='%Y'", "timestampformat='%Y'", "types={'b': 'VARCHAR'}", "union_by_name=true", "hive_partitioning=false",
+			// As DuckDB's formatter writes lists, structs and booleans.
+			"types=main.struct_pack(b := 'VARCHAR')", "columns=main.struct_pack(p := 'BIGINT', q := 'VARCHAR')", "names=main.list_value('p', 'q')",
+			"nullstr=main.list_value('-', 'z')", "union_by_name=CAST('t' AS BOOLEAN)", "header=CAST('t' AS BOOLEAN)",
 		},
 		plan.SourceJSON: {
 			"auto_detect=true", "columns={'a': 'INTEGER'}", "compression='uncompressed'", "date_format='%Y'", "timestamp_format='%Y'", "convert_strings_to_integers=true", "dateformat='%Y'",

@@ -70,6 +70,25 @@ func TestTablesAreReadByFieldID(t *testing.T) {
 	}
 }
 
+// A table on another file system can't be staged by hard links.
+func TestTablesElsewhereAreCopied(t *testing.T) {
+	shm, err := os.MkdirTemp("/dev/shm", "firn-test-")
+	if err != nil {
+		t.Skip("there's no second file system to write to: ", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(shm) })
+	write(t, shm, "COPY (SELECT i AS id FROM range(3) t(i)) TO '%s/1.parquet' (FIELD_IDS {id: 1})")
+	src := table([]plan.Column{{Name: "id", Type: "BIGINT", FieldID: 1}}, plan.SourceFile{Path: shm + "/1.parquet"})
+	if got := mustRun(t, newEngine(t), "SELECT id "+fromT, src).String(); got != "0\n1\n2" {
+		t.Errorf("got %s", got)
+	}
+	src.Files[0].Path = shm + "/2.parquet"
+	_, err = run(t.Context(), newEngine(t), task(), &plan.Query{SQL: "SELECT id " + fromT, Sources: []plan.Source{src}})
+	if commit.KindOf(err) != commit.KindNotFound || !strings.Contains(err.Error(), "2.parquet") {
+		t.Errorf("a file that isn't there: %v", err)
+	}
+}
+
 func TestEmptyTable(t *testing.T) {
 	src := table([]plan.Column{{Name: "a b", Type: "STRUCT(x INTEGER[])", FieldID: 1}})
 	e := newEngine(t)

@@ -42,7 +42,11 @@ func without(opts map[string]string, names ...[]string) map[string]string {
 
 // byName says whether the user asked for files to be combined by column name.
 func byName(opts map[string]string) bool {
-	return strings.EqualFold(strings.Trim(opts["union_by_name"], "'"), "true") || opts["union_by_name"] == "1"
+	switch strings.ToLower(opts["union_by_name"]) {
+	case "true", "'true'", "1", "cast('t' as boolean)":
+		return true
+	}
+	return false
 }
 
 // pinCSV detects the dialect of the first file, checks that the others have its
