@@ -71,10 +71,8 @@ func newParquetOptions(schema *arrow.Schema, table *iceberg.Schema, properties m
 	}
 	for i := range sc.NumColumns() {
 		c := sc.Column(i)
-		if c.PhysicalType() == parquet.Types.ByteArray {
-			// A column of all different texts is hashed for nothing.
-			opts = append(opts, parquet.WithDictionaryCostFallbackFor(c.Path(), true))
-		}
+		// A column of all different values is hashed for nothing.
+		opts = append(opts, parquet.WithDictionaryCostFallbackFor(c.Path(), true))
 		name, _ := table.FindColumnName(int(c.SchemaNode().FieldID()))
 		key := propPrefix + "dict-encoding-enabled.column." + name
 		if _, ok := properties[key]; ok {
@@ -219,7 +217,7 @@ func (e *encoder) Finish() (f commit.File, err error) {
 // counts of columns in lists and maps.
 func (e *encoder) readFooter(footer *metadata.FileMetaData, f *commit.File) error {
 	f.ColumnSizes = map[int]int64{}
-	repeated := map[int]bool{}
+	repeated, uncounted := map[int]bool{}, map[int]bool{}
 	for g := range footer.NumRowGroups() {
 		rg := footer.RowGroup(g)
 		for c := range rg.NumColumns() {
@@ -240,10 +238,19 @@ func (e *encoder) readFooter(footer *metadata.FileMetaData, f *commit.File) erro
 			}
 			repeated[id] = true
 			f.ValueCounts[id] += chunk.NumValues()
-			if err := addNulls(chunk, f.NullCounts, id); err != nil {
+			stats, err := chunk.Statistics()
+			if err != nil {
 				return err
 			}
+			if stats == nil || !stats.HasNullCount() {
+				uncounted[id] = true
+				continue
+			}
+			f.NullCounts[id] += stats.NullCount()
 		}
+	}
+	for id := range uncounted {
+		delete(f.NullCounts, id)
 	}
 	return nil
 }
@@ -254,15 +261,4 @@ func startOf(chunk *metadata.ColumnChunkMetaData) int64 {
 		at = min(at, chunk.DictionaryPageOffset())
 	}
 	return at
-}
-
-func addNulls(chunk *metadata.ColumnChunkMetaData, nulls map[int]int64, id int) error {
-	stats, err := chunk.Statistics()
-	if err != nil {
-		return err
-	}
-	if stats != nil && stats.HasNullCount() {
-		nulls[id] += stats.NullCount()
-	}
-	return nil
 }
