@@ -69,15 +69,16 @@ func (p *Partitioner) Apply(batch arrow.RecordBatch) (*Keys, error) {
 		if f.Path[0] >= int(batch.NumCols()) {
 			return nil, fmt.Errorf("partition field %s: the batch has no column %d", f.Name, f.Path[0])
 		}
-		column, nulls, err := descend(batch.Column(f.Path[0]), f.Path[1:])
+		column, structs, err := descend(batch.Column(f.Path[0]), f.Path[1:])
 		if err != nil {
 			return nil, fmt.Errorf("partition field %s: %w", f.Name, err)
 		}
-		if k.cols[i], err = p.apply[i](column); err != nil {
-			return nil, fmt.Errorf("partition field %s: %w", f.Name, err)
+		var nulls nullness = column
+		if structs != nil {
+			nulls = append(structs, column)
 		}
-		if nulls != nil {
-			k.cols[i].nulls = append(nulls, k.cols[i].nulls)
+		if k.cols[i], err = p.apply[i](column, nulls); err != nil {
+			return nil, fmt.Errorf("partition field %s: %w", f.Name, err)
 		}
 	}
 	return k, nil
@@ -153,7 +154,7 @@ func (k *keyColumn) appendKey(dst []byte, i int) []byte {
 
 // readColumn reads a column of the source type into a key column of its own
 // values: the identity transform.
-func readColumn(a arrow.Array, t iceberg.Type) (*keyColumn, error) {
+func readColumn(a arrow.Array, t iceberg.Type, nulls nullness) (*keyColumn, error) {
 	want, err := arrowType(t, "")
 	if err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func readColumn(a arrow.Array, t iceberg.Type) (*keyColumn, error) {
 	if !arrow.TypeEqual(a.DataType(), want) {
 		return nil, fmt.Errorf("the batch has %s where the table has %s", a.DataType(), t)
 	}
-	k := &keyColumn{length: a.Len(), nulls: a}
+	k := &keyColumn{length: a.Len(), nulls: nulls}
 	switch a := a.(type) {
 	case *array.Boolean:
 		k.width, k.ints = 1, make([]int64, a.Len())

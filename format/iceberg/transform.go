@@ -14,8 +14,9 @@ import (
 )
 
 // transformer computes one transform over an array of its source type, row by
-// row, into the key column of its result type.
-type transformer func(arrow.Array) (*keyColumn, error)
+// row, into the key column of its result type. nulls tells which rows are null:
+// what the array holds there is anything and must not be looked at.
+type transformer func(a arrow.Array, nulls nullness) (*keyColumn, error)
 
 // resultType is the type of a transform's values. A day is stored as a date,
 // as Java and iceberg-go do.
@@ -31,17 +32,21 @@ func newTransformer(t iceberg.Transform, source iceberg.Type) (transformer, erro
 	}
 	switch t := t.(type) {
 	case iceberg.IdentityTransform:
-		return func(a arrow.Array) (*keyColumn, error) { return readColumn(a, source) }, nil
+		return func(a arrow.Array, nulls nullness) (*keyColumn, error) { return readColumn(a, source, nulls) }, nil
 	case iceberg.BucketTransform:
 		if t.NumBuckets < 1 || t.NumBuckets > math.MaxInt32 {
 			return nil, fmt.Errorf("bucket[%d]: the number of buckets must be at least 1", t.NumBuckets)
 		}
-		return func(a arrow.Array) (*keyColumn, error) { return bucket(a, source, int32(t.NumBuckets)) }, nil
+		return func(a arrow.Array, nulls nullness) (*keyColumn, error) {
+			return bucket(a, source, nulls, int32(t.NumBuckets))
+		}, nil
 	case iceberg.TruncateTransform:
 		if t.Width < 1 || t.Width > math.MaxInt32 {
 			return nil, fmt.Errorf("truncate[%d]: the width must be at least 1", t.Width)
 		}
-		return func(a arrow.Array) (*keyColumn, error) { return truncateColumn(a, source, t.Width) }, nil
+		return func(a arrow.Array, nulls nullness) (*keyColumn, error) {
+			return truncateColumn(a, source, nulls, t.Width)
+		}, nil
 	case iceberg.YearTransform:
 		return dateTransformer(source, func(day int64) int64 { y, _ := civil(day); return y - 1970 }), nil
 	case iceberg.MonthTransform:
@@ -108,13 +113,18 @@ func dateTransformer(source iceberg.Type, f func(day int64) int64) transformer {
 }
 
 func intTransformer(f func(int64) int64, source iceberg.Type) transformer {
-	return func(a arrow.Array) (*keyColumn, error) {
-		k, err := readColumn(a, source)
+	return func(a arrow.Array, nulls nullness) (*keyColumn, error) {
+		k, err := readColumn(a, source, nulls)
 		if err != nil {
 			return nil, err
 		}
 		for i, v := range k.ints {
-			k.ints[i] = f(v)
+			if k.null(i) {
+				continue
+			}
+			if k.ints[i] = f(v); k.ints[i] != int64(int32(k.ints[i])) {
+				return nil, fmt.Errorf("%s is too far from 1970 for its partition's number", a.ValueStr(i))
+			}
 		}
 		k.width = 4
 		return k, nil
@@ -122,8 +132,8 @@ func intTransformer(f func(int64) int64, source iceberg.Type) transformer {
 }
 
 // bucket is the spec's hash modulo n (Appendix B). Null stays null.
-func bucket(a arrow.Array, source iceberg.Type, n int32) (*keyColumn, error) {
-	k, err := readColumn(a, source)
+func bucket(a arrow.Array, source iceberg.Type, nulls nullness, n int32) (*keyColumn, error) {
+	k, err := readColumn(a, source, nulls)
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +163,8 @@ func bucket(a arrow.Array, source iceberg.Type, n int32) (*keyColumn, error) {
 // A number whose multiple lies outside its type is an error. Java wraps around
 // there and puts the smallest numbers into the partition of the largest, where
 // filters don't find them; any other value would be missed by Java's filters.
-func truncateColumn(a arrow.Array, source iceberg.Type, width int) (*keyColumn, error) {
-	k, err := readColumn(a, source)
+func truncateColumn(a arrow.Array, source iceberg.Type, nulls nullness, width int) (*keyColumn, error) {
+	k, err := readColumn(a, source, nulls)
 	if err != nil {
 		return nil, err
 	}
@@ -166,13 +176,13 @@ func truncateColumn(a arrow.Array, source iceberg.Type, width int) (*keyColumn, 
 		}
 		for i, v := range k.ints {
 			m := floorMod(v, int64(width))
-			if v < least+m {
+			if v < least+m && !k.null(i) {
 				return nil, fmt.Errorf("truncate[%d] of %d is smaller than any %s", width, v, source)
 			}
 			k.ints[i] = v - m
 		}
 	case iceberg.DecimalType:
-		return truncateDecimals(a.(*array.Decimal128), t, width)
+		return truncateDecimals(a.(*array.Decimal128), t, nulls, width)
 	case iceberg.StringType:
 		get := k.bytes
 		k.bytes = func(i int) []byte { return cutCodePoints(get(i), width) }
@@ -183,11 +193,11 @@ func truncateColumn(a arrow.Array, source iceberg.Type, width int) (*keyColumn, 
 	return k, nil
 }
 
-func truncateDecimals(a *array.Decimal128, t iceberg.DecimalType, width int) (*keyColumn, error) {
+func truncateDecimals(a *array.Decimal128, t iceberg.DecimalType, nulls nullness, width int) (*keyColumn, error) {
 	out := make([]decimal128.Num, a.Len())
 	w, mod := big.NewInt(int64(width)), new(big.Int)
 	for i := range out {
-		if a.IsNull(i) {
+		if nulls.IsNull(i) {
 			continue
 		}
 		v := a.Value(i).BigInt()
@@ -198,8 +208,7 @@ func truncateDecimals(a *array.Decimal128, t iceberg.DecimalType, width int) (*k
 		}
 		out[i] = d
 	}
-	k := &keyColumn{length: a.Len(), nulls: a, bytes: func(i int) []byte { return decimalBytes(out[i]) }}
-	return k, nil
+	return &keyColumn{length: a.Len(), nulls: nulls, bytes: func(i int) []byte { return decimalBytes(out[i]) }}, nil
 }
 
 // cutCodePoints gives the first n code points of a UTF-8 text.
@@ -250,7 +259,7 @@ func TransformValue(t iceberg.Transform, source iceberg.Type, v any) (any, error
 		return nil, err
 	}
 	defer a.Release()
-	k, err := f(a)
+	k, err := f(a, a)
 	if err != nil {
 		return nil, err
 	}

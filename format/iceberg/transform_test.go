@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/iceberg-go"
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
@@ -134,6 +135,30 @@ func TestTruncateBelowItsType(t *testing.T) {
 	got, err := TransformValue(iceberg.TruncateTransform{Width: 2}, pt.Int32, int32(math.MinInt32))
 	if err != nil || got != int32(math.MinInt32) {
 		t.Errorf("the smallest number is a multiple of 2: %v %v", got, err)
+	}
+}
+
+// TestValuesOfNullRowsAreNotLookedAt: a null row's value is anything.
+func TestValuesOfNullRowsAreNotLookedAt(t *testing.T) {
+	b := array.NewInt32Builder(mem)
+	defer b.Release()
+	b.AppendValues([]int32{math.MinInt32, 7}, nil)
+	whole := b.NewArray()
+	bits := memory.NewBufferBytes([]byte{0b10})
+	data := array.NewData(whole.DataType(), 2, []*memory.Buffer{bits, whole.Data().Buffers()[1]}, nil, 1, 0)
+	a := array.NewInt32Data(data)
+	k, err := truncateColumn(a, pt.Int32, a, 10000)
+	if err != nil || !k.null(0) || k.ints[1] != 0 {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTimesBeyondTheirPartitions(t *testing.T) {
+	if v, err := TransformValue(iceberg.HourTransform{}, pt.Timestamp, iceberg.Timestamp(math.MaxInt64)); err == nil {
+		t.Errorf("the hour %v isn't an int", v)
+	}
+	if v, err := TransformValue(iceberg.DayTransform{}, pt.Timestamp, iceberg.Timestamp(math.MaxInt64)); err != nil {
+		t.Errorf("the day %v is one: %v", v, err)
 	}
 }
 
