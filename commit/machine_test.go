@@ -190,8 +190,13 @@ func TestMachineIgnoresWhatItDoesNotAwait(t *testing.T) {
 	b := newBench(t, committest.Mode{})
 	b.Step()
 	for _, ev := range []commit.Event{
-		commit.Begin{}, commit.SendDone{}, commit.RecordDone{}, commit.Permitted{}, commit.Woke{},
-		commit.ReadDone{Err: errors.New("late")}, commit.Cancel{Token: commit.Token{1}},
+		commit.Begin{},
+		commit.SendDone{},
+		commit.RecordDone{},
+		commit.Permitted{},
+		commit.Woke{},
+		commit.ReadDone{Err: errors.New("late")},
+		commit.Cancel{Token: commit.Token{1}},
 	} {
 		if acts := b.Machine.Step(ev, b.Now); len(acts) != 0 {
 			t.Errorf("%T answered by %v", ev, acts)

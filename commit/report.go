@@ -4,7 +4,7 @@ import "time"
 
 // CommitState is a job's separate field for whether the table changed, so that
 // no job state hides it.
-type CommitState string
+type CommitState string //nolint:revive // State is a unit's, this is a job's
 
 // Values of a job's commit field.
 const (

@@ -11,10 +11,10 @@ type Event interface{ isEvent() }
 // and it is the last one.
 type Action interface{ isAction() }
 
-// Read: make one fresh read of the table. Answered by ReadDone.
+// Read asks for one fresh read of the table. Answered by ReadDone.
 type Read struct{}
 
-// Build: build one request for the units from the read Base, in which the
+// Build asks for one request for the units from the read Base, in which the
 // machine has looked for their tokens. Answered by BuildDone.
 type Build struct {
 	Base  Metadata
@@ -25,10 +25,10 @@ type Build struct {
 // stops them. It is asked once for each. Answered by Permitted.
 type Permit struct{ Tokens []Token }
 
-// Record: make the send record of the request durable. Answered by RecordDone.
+// Record asks to make the send record of the request durable. Answered by RecordDone.
 type Record struct{ Request Request }
 
-// Send: send one copy, once. Answered by SendDone.
+// Send asks to send one copy, once. Answered by SendDone.
 type Send struct{ Request Request }
 
 // Wait until the time given or until a Cancel. Answered by Woke.

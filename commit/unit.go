@@ -19,11 +19,7 @@ type TableName struct {
 // String joins the parts with dots. It is for people and logs; parts that hold
 // dots are not quoted.
 func (n TableName) String() string {
-	s := n.Catalog
-	for _, p := range n.Namespace {
-		s += "." + p
-	}
-	return s + "." + n.Name
+	return strings.Join(slices.Concat([]string{n.Catalog}, n.Namespace, []string{n.Name}), ".")
 }
 
 // MainBranch is the branch that a unit commits to when none is named.

@@ -82,7 +82,14 @@ func TestTokenAndDigestAreStable(t *testing.T) {
 func TestTokenInputsDoNotRunIntoEachOther(t *testing.T) {
 	seen := map[commit.Token]commit.TokenInput{}
 	for _, in := range []commit.TokenInput{
-		{}, {Namespace: "ab"}, {Key: "ab"}, {Namespace: "a", Key: "b"}, {TableUUID: "ab"}, {Branch: "ab"}, {Unit: 1}, {Key: "a", TableUUID: "b"},
+		{},
+		{Namespace: "ab"},
+		{Key: "ab"},
+		{Namespace: "a", Key: "b"},
+		{TableUUID: "ab"},
+		{Branch: "ab"},
+		{Unit: 1},
+		{Key: "a", TableUUID: "b"},
 		{Namespace: "ab", Unit: 1},
 	} {
 		tok := commit.NewToken(in)

@@ -1,10 +1,10 @@
 package commit
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
-	"net/url"
 	"strings"
 )
 
@@ -93,15 +93,12 @@ func checkPath(prefix string, f File) (rule, why string) {
 			return "paths hold no character that readers take apart", fmt.Sprintf("character %q", r)
 		}
 	}
-	for decoded, again := rest, true; again; {
+	for decoded, next := rest, ""; decoded != next; decoded, next = unescape(decoded), decoded {
 		for seg := range strings.SplitSeq(strings.ReplaceAll(decoded, `\`, "/"), "/") {
 			if seg == ".." || seg == "." {
 				return "no path steps up or stands still", fmt.Sprintf("%q, read as %q", rest, decoded)
 			}
 		}
-		next, err := url.PathUnescape(decoded)
-		again = err == nil && next != decoded
-		decoded = next
 	}
 	if strings.Contains("/"+rest+"/", "//") {
 		return "no path has an empty part", rest
@@ -111,6 +108,22 @@ func checkPath(prefix string, f File) (rule, why string) {
 		return "the attempt's id is part of the file's name", fmt.Sprintf("attempt %q", f.Attempt)
 	}
 	return "", ""
+}
+
+// unescape decodes the percent escapes that there are and leaves the rest.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if c, err := hex.DecodeString(s[i+1 : i+3]); err == nil {
+				b.Write(c)
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
 }
 
 // checkFile checks the numbers of one file.

@@ -1,3 +1,4 @@
+//nolint:thelper // the functions here are tests, not helpers
 package committest
 
 import (

@@ -2,6 +2,7 @@ package committest_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,12 +29,7 @@ func (h *memory) Exists(_ testing.TB, path string) bool {
 	if !strings.HasPrefix(path, "metadata/") {
 		return true // data files aren't kept
 	}
-	for _, f := range h.c.MetadataFiles() {
-		if f == path {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(h.c.MetadataFiles(), path)
 }
 
 func (h *memory) Foreign(testing.TB)    { h.c.Foreign(commit.MainBranch) }

@@ -55,7 +55,7 @@ type Config struct {
 type Committer struct {
 	cfg Config
 	// closing is done when Close was called.
-	closing context.Context
+	closing context.Context //nolint:containedctx // the committer's own life
 	stop    context.CancelFunc
 	owners  sync.WaitGroup
 
@@ -68,7 +68,7 @@ type Committer struct {
 
 // item is one unit in the queue of its table.
 type item struct {
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // the caller's, which travels with the unit to its owner
 	root Root
 	unit commit.Unit
 	done chan commit.Outcome // buffered: the owner never waits for a caller

@@ -18,10 +18,10 @@ type drive struct {
 	m     *commit.Machine
 	// stop ends before the point of no return with the caller's context or
 	// with the committer; free has the same values and no end.
-	stop, free context.Context
+	stop, free context.Context //nolint:containedctx // the two lives of one call of drive, which made them
 	sent       bool
-	asked      bool
 	outcome    *commit.Outcome
+	log        *slog.Logger
 }
 
 // drive runs one unit to its outcome. It always returns one, also when the
@@ -33,15 +33,14 @@ func (c *Committer) drive(it *item) (o commit.Outcome) {
 	now := c.cfg.Clock()
 	d := &drive{
 		c: c, it: it, stop: stop, free: context.WithoutCancel(it.ctx),
+		log: c.cfg.Logger.With(slog.String("job_id", it.unit.JobID), slog.String("table", it.unit.Table.String())),
 		m: commit.NewMachine([]commit.Unit{it.unit}, commit.Options{
 			MaxAttempts: c.cfg.MaxAttempts, Deadline: now.Add(c.cfg.Deadline), Seed: seed(it.unit, now), Sent: it.root.Sent,
 		}),
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			c.cfg.Logger.LogAttrs(d.free, slog.LevelError, "commit panicked",
-				slog.String("job_id", it.unit.JobID), slog.String("table", it.unit.Table.String()),
-				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			d.log.LogAttrs(d.free, slog.LevelError, "commit panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			o = d.afterPanic(p)
 		}
 		d.close(o)
@@ -95,9 +94,9 @@ func (d *drive) do(a commit.Action) commit.Event {
 		ctx, cancel := d.effect()
 		defer cancel()
 		d.sent = true
-		d.log(slog.LevelDebug, "sending commit request", slog.String("request_id", a.Request.ID), slog.Int64("seat", a.Request.Seat.Number))
+		d.log.LogAttrs(d.free, slog.LevelDebug, "sending commit request", slog.String("request_id", a.Request.ID), slog.Int64("seat", a.Request.Seat.Number))
 		answer := d.table.Send(ctx, a.Request)
-		d.log(slog.LevelDebug, "commit request answered", slog.String("request_id", a.Request.ID), slog.String("answer", string(answer.Class)))
+		d.log.LogAttrs(d.free, slog.LevelDebug, "commit request answered", slog.String("request_id", a.Request.ID), slog.String("answer", string(answer.Class)))
 		return commit.SendDone{Answer: answer}
 	case commit.Wait:
 		d.wait(a.Until)
@@ -106,7 +105,7 @@ func (d *drive) do(a commit.Action) commit.Event {
 		ctx, cancel := context.WithTimeout(d.free, d.c.cfg.EffectTimeout)
 		defer cancel()
 		if err := d.table.Discard(ctx, a.Request); err != nil {
-			d.log(slog.LevelWarn, "discarding a dead commit request left files behind",
+			d.log.LogAttrs(d.free, slog.LevelWarn, "discarding a dead commit request left files behind",
 				slog.String("request_id", a.Request.ID), slog.String("error", err.Error()))
 		}
 	case commit.Finish:
@@ -202,16 +201,11 @@ func (d *drive) close(o commit.Outcome) {
 	ctx, cancel := context.WithTimeout(d.free, d.c.cfg.EffectTimeout)
 	defer cancel()
 	if err := d.c.cfg.Recorder.RecordOutcome(ctx, d.it.unit, o); err != nil {
-		d.log(slog.LevelError, "recording a commit's outcome failed", slog.String("error", err.Error()))
+		d.log.LogAttrs(d.free, slog.LevelError, "recording a commit's outcome failed", slog.String("error", err.Error()))
 	}
-	d.log(slog.LevelInfo, "commit unit ended", slog.String("state", string(o.State)), slog.String("reason", string(o.Reason)),
+	d.log.LogAttrs(d.free, slog.LevelInfo, "commit unit ended", slog.String("state", string(o.State)), slog.String("reason", string(o.Reason)),
 		slog.String("snapshot_id", o.Landed.SnapshotID), slog.Int("attempts", o.Attempts), slog.Int("conflicts", o.Conflicts))
 	if d.table != nil {
 		d.c.closeTable(d.table)
 	}
-}
-
-func (d *drive) log(level slog.Level, msg string, attrs ...slog.Attr) {
-	d.c.cfg.Logger.LogAttrs(d.free, level, msg, append(attrs,
-		slog.String("job_id", d.it.unit.JobID), slog.String("table", d.it.unit.Table.String()))...)
 }

@@ -23,6 +23,7 @@ type lab struct {
 }
 
 func newLab(t *testing.T, change func(*committer.Config)) *lab {
+	t.Helper()
 	l := &lab{t: t, c: committest.NewCatalog(committest.Mode{})}
 	cfg := committer.Config{Open: func(context.Context, commit.TableName) (commit.Table, error) {
 		var table commit.Table = committest.NewDriver(l.c)

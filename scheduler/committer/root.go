@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-
 	"log/slog"
+	"runtime/debug"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/plan"

@@ -14,7 +14,7 @@ type Accepted struct {
 	Manifest []byte
 }
 
-// RunTask: queue the task for dispatch. Inputs are the accepted outputs that it
+// RunTask asks to queue the task for dispatch. Inputs are the accepted outputs that it
 // reads, in plan order.
 type RunTask struct {
 	Task         TaskID
@@ -22,7 +22,7 @@ type RunTask struct {
 	Inputs       []Accepted
 }
 
-// CancelTask: tell the executor to stop the attempt (or drop it from the
+// CancelTask asks to tell the executor to stop the attempt (or drop it from the
 // queue, when Attempt is empty).
 type CancelTask struct {
 	Task     TaskID
@@ -30,7 +30,7 @@ type CancelTask struct {
 	Executor string
 }
 
-// RunSchedulerRoot: run the root over the final stage's accepted outputs. It
+// RunSchedulerRoot asks to run the root over the final stage's accepted outputs. It
 // is emitted once for each epoch; a new epoch exists only after RootLostInput.
 type RunSchedulerRoot struct {
 	Epoch  int
@@ -49,10 +49,10 @@ type ProceedRoot struct{ Epoch int }
 // StopRoot answers RootInFlight, or ends a root that has not got that far.
 type StopRoot struct{ Epoch int }
 
-// JobEnded: the job is in a final state; tell who waits.
+// JobEnded says that the job is in a final state; tell who waits.
 type JobEnded struct{}
 
-// FreeJobData: remove shuffle data of the stages named on all executors; of
+// FreeJobData asks to remove shuffle data of the stages named on all executors; of
 // the whole job when Stages is nil. It is emitted at most once for any stage.
 type FreeJobData struct{ Stages []int }
 

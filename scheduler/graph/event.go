@@ -22,7 +22,7 @@ type Output struct {
 // Start begins a planned job.
 type Start struct{}
 
-// TaskLaunched: the dispatcher gave the task to an executor under a fresh
+// TaskLaunched says that the dispatcher gave the task to an executor under a fresh
 // attempt id.
 type TaskLaunched struct {
 	Task         TaskID
@@ -31,7 +31,7 @@ type TaskLaunched struct {
 	Executor     string
 }
 
-// TaskSucceeded: an executor reports the attempt's output.
+// TaskSucceeded says that an executor reports the attempt's output.
 type TaskSucceeded struct {
 	Task         TaskID
 	StageAttempt int
@@ -64,7 +64,7 @@ type LostInput struct {
 	Executor string
 }
 
-// TaskFailed: the attempt ended without output.
+// TaskFailed says that the attempt ended without output.
 type TaskFailed struct {
 	Task         TaskID
 	StageAttempt int
@@ -75,25 +75,25 @@ type TaskFailed struct {
 	Lost         *LostInput
 }
 
-// ExecutorLost: the executor is gone and so is its shuffle output.
+// ExecutorLost says that the executor is gone and so is its shuffle output.
 type ExecutorLost struct{ Executor string }
 
-// RootStarted: the event loop is about to run the root. The answer tells
+// RootStarted says that the event loop is about to run the root. The answer tells
 // whether it may (see StartRoot, SkipRoot).
 type RootStarted struct{ Epoch int }
 
-// RootLostInput: the root couldn't read an accepted output, before it sealed
+// RootLostInput says that the root couldn't read an accepted output, before it sealed
 // anything. The lost tasks rerun and the root starts again.
 type RootLostInput struct {
 	Epoch int
 	Lost  []LostInput
 }
 
-// RootInFlight: the root is about to send a commit: the point of no return.
+// RootInFlight says that the root is about to send a commit: the point of no return.
 // The graph answers with ProceedRoot or, when a cancel was first, StopRoot.
 type RootInFlight struct{ Epoch int }
 
-// RootFinished: the root ended.
+// RootFinished says that the root ended.
 type RootFinished struct {
 	Epoch int
 	// Result is the inline result, an Arrow IPC stream.
@@ -103,13 +103,13 @@ type RootFinished struct {
 	Err    error
 }
 
-// CancelRequested: a client wants the job to end.
+// CancelRequested says that a client wants the job to end.
 type CancelRequested struct{}
 
-// ResultExpired: nobody may fetch the result of a job without root any more.
+// ResultExpired says that nobody may fetch the result of a job without root any more.
 type ResultExpired struct{}
 
-// Failed: planning or dispatch failed outside of any task.
+// Failed says that planning or dispatch failed outside of any task.
 type Failed struct{ Err error }
 
 func (Start) isEvent()           {}

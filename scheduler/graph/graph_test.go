@@ -46,8 +46,9 @@ func newJob(t tester, spec graph.Spec) *job {
 
 // insert is a job of a query stage of two tasks and a write stage of three,
 // with a root.
-func insert(t testing.TB) *job {
-	j := newJob(t, graph.Spec{HasRoot: true, Stages: []graph.StageSpec{
+func insert(tb testing.TB) *job {
+	tb.Helper()
+	j := newJob(tb, graph.Spec{HasRoot: true, Stages: []graph.StageSpec{
 		{ID: 1, Tasks: 2, Outputs: 3, Deterministic: true},
 		{ID: 2, Tasks: 3, Outputs: 1, Inputs: []int{1}, Deterministic: true, Manifests: true},
 	}})
@@ -55,8 +56,9 @@ func insert(t testing.TB) *job {
 	return j
 }
 
-func query(t testing.TB) *job {
-	j := newJob(t, graph.Spec{Stages: []graph.StageSpec{
+func query(tb testing.TB) *job {
+	tb.Helper()
+	j := newJob(tb, graph.Spec{Stages: []graph.StageSpec{
 		{ID: 1, Tasks: 2, Outputs: 2, Deterministic: true},
 		{ID: 2, Tasks: 2, Outputs: 1, Inputs: []int{1}, Deterministic: true},
 	}})
@@ -155,15 +157,15 @@ func count[A graph.Action](acts []graph.Action) int {
 	return n
 }
 
-func get[A graph.Action](t testing.TB, acts []graph.Action) A {
-	t.Helper()
+func get[A graph.Action](tb testing.TB, acts []graph.Action) A {
+	tb.Helper()
 	var zero A
 	for _, a := range acts {
 		if a, ok := a.(A); ok {
 			return a
 		}
 	}
-	t.Fatalf("no %T in %v", zero, acts)
+	tb.Fatalf("no %T in %v", zero, acts)
 	return zero
 }
 
@@ -182,10 +184,11 @@ func (j *job) wantState(s graph.State, c commit.CommitState) {
 }
 
 // committing brings an insert to where its root reads.
-func committing(t testing.TB) *job {
-	j := insert(t)
+func committing(tb testing.TB) *job {
+	tb.Helper()
+	j := insert(tb)
 	j.finishTasks()
-	get[graph.StartRoot](t, j.apply(graph.RootStarted{Epoch: 1}))
+	get[graph.StartRoot](tb, j.apply(graph.RootStarted{Epoch: 1}))
 	return j
 }
 
@@ -428,8 +431,12 @@ func TestRoot18_TheRootIsRunOnce(t *testing.T) {
 	j := committing(t)
 	j.apply(graph.RootFinished{Epoch: 1, Commit: commit.CommitNone, Err: errors.New("x")})
 	for _, ev := range []graph.Event{
-		graph.RootStarted{Epoch: 1}, graph.RootStarted{Epoch: 2}, graph.RootFinished{Epoch: 1}, graph.ExecutorLost{Executor: "e0"},
-		graph.RootLostInput{Epoch: 1, Lost: []graph.LostInput{{Task: id(2, 0), Attempt: "a3"}}}, graph.Start{},
+		graph.RootStarted{Epoch: 1},
+		graph.RootStarted{Epoch: 2},
+		graph.RootFinished{Epoch: 1},
+		graph.ExecutorLost{Executor: "e0"},
+		graph.RootLostInput{Epoch: 1, Lost: []graph.LostInput{{Task: id(2, 0), Attempt: "a3"}}},
+		graph.Start{},
 	} {
 		j.apply(ev)
 	}

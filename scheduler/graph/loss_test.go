@@ -347,7 +347,9 @@ func TestRoot26_LostInputIsRerunAndTheRootStartsAgain(t *testing.T) {
 		j := committing(t)
 		j.apply(graph.RootInFlight{Epoch: 1})
 		for _, ev := range []graph.Event{
-			graph.ExecutorLost{Executor: "e0"}, graph.ExecutorLost{Executor: "e1"}, graph.ExecutorLost{Executor: "e2"},
+			graph.ExecutorLost{Executor: "e0"},
+			graph.ExecutorLost{Executor: "e1"},
+			graph.ExecutorLost{Executor: "e2"},
 			graph.RootLostInput{Epoch: 1, Lost: []graph.LostInput{{Task: id(2, 0), Attempt: j.g.Accepted()[0].Attempt}}},
 		} {
 			if acts := j.apply(ev); len(acts) != 0 {
@@ -472,8 +474,14 @@ func TestW19_FinalStatesAreIdempotent(t *testing.T) {
 	for name, j := range jobs {
 		state, result, rev, n := j.g.State(), string(j.g.Result()), j.g.Revision(), len(j.all)
 		for _, ev := range []graph.Event{
-			graph.CancelRequested{}, graph.Failed{Err: errors.New("y")}, graph.Start{}, graph.ExecutorLost{Executor: "e0"},
-			graph.RootFinished{Epoch: 1, Result: []byte("other")}, graph.RootInFlight{Epoch: 1}, graph.RootStarted{Epoch: 1}, graph.ResultExpired{},
+			graph.CancelRequested{},
+			graph.Failed{Err: errors.New("y")},
+			graph.Start{},
+			graph.ExecutorLost{Executor: "e0"},
+			graph.RootFinished{Epoch: 1, Result: []byte("other")},
+			graph.RootInFlight{Epoch: 1},
+			graph.RootStarted{Epoch: 1},
+			graph.ResultExpired{},
 		} {
 			acts := j.apply(ev)
 			if _, ok := ev.(graph.CancelRequested); ok && get[graph.CancelAnswer](t, acts).Answer != graph.AnswerAlreadyEnded {

@@ -30,7 +30,8 @@ type world struct {
 }
 
 func newWorld(rt *rapid.T) *world {
-	spec := graph.Spec{JobID: "j", HasRoot: rapid.Bool().Draw(rt, "root"),
+	spec := graph.Spec{
+		JobID: "j", HasRoot: rapid.Bool().Draw(rt, "root"),
 		MaxTaskFailures: rapid.IntRange(1, 3).Draw(rt, "failures"), MaxStageAttempts: rapid.IntRange(1, 3).Draw(rt, "rollbacks"),
 	}
 	stages := rapid.IntRange(1, 4).Draw(rt, "stages")

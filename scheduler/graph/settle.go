@@ -1,6 +1,9 @@
 package graph
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 var errInputLost = errors.New("the output of a finished task can't be read any more")
 
@@ -31,8 +34,7 @@ func (g *Graph) settleAfter(cause error) {
 func (g *Graph) rollBack(cause error) bool {
 	needed := make([]bool, len(g.stages))
 	needed[len(g.stages)-1] = true
-	for i := len(g.stages) - 1; i >= 0; i-- {
-		s := g.stages[i]
+	for i, s := range slices.Backward(g.stages) {
 		if !needed[i] {
 			continue
 		}

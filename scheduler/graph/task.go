@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -179,7 +180,7 @@ func (g *Graph) taskFailed(ev TaskFailed) {
 	g.touch()
 	err := ev.Err
 	if err == nil {
-		err = fmt.Errorf("the executor gave no cause")
+		err = errors.New("the executor gave no cause")
 	}
 	switch {
 	case ev.Class == NotRetryable:
@@ -242,7 +243,8 @@ func (g *Graph) executorLost(ev ExecutorLost) {
 				if g.hasEnded() {
 					return
 				}
-			case t.state == taskDone && !t.lost && !(i == last && t.hasCopy()):
+			case i == last && t.hasCopy():
+			case t.state == taskDone && !t.lost:
 				hit, t.lost = true, true
 			}
 		}
