@@ -3,6 +3,7 @@ package iceberg
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 
@@ -22,13 +23,22 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// table is a table under test: its layout, and a directory for its files.
+const prefix = "s3://lake/air/t/data/j-1/"
+
+// table is a table under test: its layout, and a store for its files.
 type table struct {
 	schema *iceberg.Schema
 	spec   iceberg.PartitionSpec
 	arrow  *arrow.Schema
-	dir    string
 	opts   sinks.Options
+}
+
+// onDisk puts the table's files on the local disk and gives their directory.
+func (tb *table) onDisk(t *testing.T) string {
+	dir := t.TempDir()
+	tb.opts.Store = objstore.New(objstore.Config{})
+	tb.opts.Context.Prefix = "file://" + dir + "/data/j-1/"
+	return dir
 }
 
 func newTable(t testing.TB, schema *iceberg.Schema, fields []iceberg.PartitionField, props map[string]string) *table {
@@ -49,15 +59,14 @@ func newTable(t testing.TB, schema *iceberg.Schema, fields []iceberg.PartitionFi
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := objstore.New(objstore.Config{})
-	dir := t.TempDir()
-	return &table{schema: schema, spec: spec, arrow: as, dir: dir, opts: sinks.Options{
+	return &table{schema: schema, spec: spec, arrow: as, opts: sinks.Options{
 		Context: sinks.Context{
 			Table:      commit.TableName{Catalog: "lake", Namespace: []string{"air"}, Name: "t"},
 			SchemaJSON: sj, SpecJSON: pj, Properties: props, FormatVersion: 2,
-			Prefix: "file://" + dir + "/data/j-1/",
+			Prefix: prefix,
 		},
-		Attempt: "a-1", Stage: 2, Task: 5, Store: store, SpillDir: t.TempDir(),
+		Attempt: "a-1", Stage: 2, Task: 5, SpillDir: t.TempDir(),
+		Store: &memStore{objects: map[string][]byte{}},
 	}}
 }
 
@@ -127,7 +136,7 @@ func (tb *table) failure(t *testing.T, b arrow.RecordBatch) error {
 
 func (tb *table) wantNoFiles(t *testing.T) {
 	t.Helper()
-	for info, err := range tb.opts.Store.List(context.Background(), "file://"+tb.dir+"/") {
+	for info, err := range tb.opts.Store.List(context.Background(), tb.opts.Context.Prefix) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,9 +145,9 @@ func (tb *table) wantNoFiles(t *testing.T) {
 }
 
 // read reads a data file whole.
-func read(t *testing.T, f commit.File) arrow.Table {
+func (tb *table) read(t *testing.T, f commit.File) arrow.Table {
 	t.Helper()
-	r := openParquet(t, f)
+	r := tb.openParquet(t, f)
 	ar, err := pqarrow.NewFileReader(r, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
 	if err != nil {
 		t.Fatal(err)
@@ -150,22 +159,29 @@ func read(t *testing.T, f commit.File) arrow.Table {
 	return got
 }
 
-func openParquet(t *testing.T, f commit.File) *file.Reader {
+func (tb *table) openParquet(t *testing.T, f commit.File) *file.Reader {
 	t.Helper()
-	r, err := file.OpenParquetFile(strings.TrimPrefix(f.Path, "file://"), false)
+	o, err := tb.opts.Store.Open(context.Background(), f.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = r.Close() })
+	t.Cleanup(func() { _ = o.Close() })
+	if o.Size() != f.Size {
+		t.Errorf("%s has %d bytes, its manifest row says %d", f.Path, o.Size(), f.Size)
+	}
+	r, err := file.NewParquetReader(io.NewSectionReader(o, 0, o.Size()))
+	if err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
 // column gives all values of a column as text, row by row over the files.
-func column(t *testing.T, name string, files ...commit.File) []string {
+func (tb *table) column(t *testing.T, name string, files ...commit.File) []string {
 	t.Helper()
 	var out []string
 	for _, f := range files {
-		tbl := read(t, f)
+		tbl := tb.read(t, f)
 		at := tbl.Schema().FieldIndices(name)[0]
 		for _, chunk := range tbl.Column(at).Data().Chunks() {
 			for i := range chunk.Len() {

@@ -42,10 +42,10 @@ func TestTrapB1_NullAndTheTextNullAreTwoPartitions(t *testing.T) {
 	for _, f := range files {
 		v := f.Partition[0]
 		key := fmt.Sprintf("%v %q", v.Null, v.Value)
-		got[key] = strings.Join(column(t, "v", f), ",")
+		got[key] = strings.Join(tb.column(t, "v", f), ",")
 		paths[f.Path] = true
 		if !v.Null && v.Value == nil {
-			t.Errorf("the value of partition %q is nil: it reads as null", column(t, "k", f)[0])
+			t.Errorf("the value of partition %q is nil: it reads as null", tb.column(t, "k", f)[0])
 		}
 	}
 	want := map[string]string{`true ""`: "1,4", `false "null"`: "2", `false ""`: "3"}
@@ -154,13 +154,13 @@ func TestTrapB14_OpenFilesAreBounded(t *testing.T) {
 	if store.most > 4 {
 		t.Errorf("%d files were open at once, 4 may be", store.most)
 	}
-	got := column(t, "v", files...)
+	got := tb.column(t, "v", files...)
 	slices.Sort(got)
 	if got = slices.Compact(got); len(got) != rows {
 		t.Errorf("%d different rows read, %d written", len(got), rows)
 	}
 	for _, f := range files {
-		keys := column(t, "k", f)
+		keys := tb.column(t, "k", f)
 		if slices.Min(keys) != slices.Max(keys) || f.Rows != rows/spread {
 			t.Fatalf("%s holds keys %s to %s in %d rows", f.Path, slices.Min(keys), slices.Max(keys), f.Rows)
 		}

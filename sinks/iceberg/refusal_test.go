@@ -63,7 +63,7 @@ func TestNullsOfAbsentStructsAreNoViolation(t *testing.T) {
 	inner := &iceberg.StructType{FieldList: []iceberg.NestedField{required(2, "x", p.Int32)}}
 	tb := newTable(t, iceberg.NewSchema(0, field(1, "c", inner)), nil, nil)
 	files := tb.write(t, tb.batch(t, `[{"c":null},{"c":{"x":4}},{"c":null}]`))
-	if got := strings.Join(column(t, "c", files...), " "); got != `(null) {"x":4} (null)` {
+	if got := strings.Join(tb.column(t, "c", files...), " "); got != `(null) {"x":4} (null)` {
 		t.Errorf("read %s", got)
 	}
 }
@@ -128,7 +128,7 @@ func TestNoPermission(t *testing.T) {
 		t.Skip("root may write everywhere")
 	}
 	tb := newTable(t, iceberg.NewSchema(0, field(1, "c", p.Int32)), nil, nil)
-	if err := os.Chmod(tb.dir, 0o500); err != nil {
+	if err := os.Chmod(tb.onDisk(t), 0o500); err != nil {
 		t.Fatal(err)
 	}
 	w := tb.open(t)

@@ -3,7 +3,6 @@ package iceberg
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -45,6 +44,7 @@ const allRows = `[
 
 func TestAllTypesRoundTrip(t *testing.T) {
 	tb := newTable(t, allTypes(), nil, nil)
+	tb.onDisk(t)
 	want := tb.batch(t, allRows)
 	want.Retain()
 	defer want.Release()
@@ -59,11 +59,7 @@ func TestAllTypesRoundTrip(t *testing.T) {
 	if wantPath := tb.opts.Context.Prefix + "2-5-a-1-0.parquet"; f.Path != wantPath {
 		t.Errorf("path %s, want %s", f.Path, wantPath)
 	}
-	st, err := os.Stat(strings.TrimPrefix(f.Path, "file://"))
-	if err != nil || st.Size() != f.Size {
-		t.Errorf("size %d, the file has %v (%v)", f.Size, st, err)
-	}
-	tbl := read(t, f)
+	tbl := tb.read(t, f)
 	defer tbl.Release()
 	for i := range int(tbl.NumCols()) {
 		got, err := array.Concatenate(tbl.Column(i).Data().Chunks(), mem)
@@ -82,7 +78,7 @@ func TestAllTypesRoundTrip(t *testing.T) {
 func TestParquetSchema(t *testing.T) {
 	tb := newTable(t, allTypes(), nil, nil)
 	f := tb.write(t, tb.batch(t, allRows))[0]
-	r := openParquet(t, f)
+	r := tb.openParquet(t, f)
 	if v := r.MetaData().KeyValueMetadata().FindValue("iceberg.schema"); v == nil || *v != string(tb.opts.Context.SchemaJSON) {
 		t.Errorf("iceberg.schema is %v", v)
 	}
@@ -209,7 +205,7 @@ func TestCasts(t *testing.T) {
 		"u":    "01234567-89ab-cdef-0123-456789abcdef (null) 01234567-89ab-cdef-0123-456789abcdef",
 		"list": "[1,2] (null) [3]", "fix": "AAE= (null) AAE=", "n": "(null) (null) (null)",
 	} {
-		if got := strings.Join(column(t, name, files...), " "); got != want {
+		if got := strings.Join(tb.column(t, name, files...), " "); got != want {
 			t.Errorf("column %s: %s, want %s", name, got, want)
 		}
 	}

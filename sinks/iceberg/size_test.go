@@ -89,7 +89,7 @@ func TestTrapB13_RollingReachesTheTarget(t *testing.T) {
 			rows := int64(0)
 			for _, f := range files {
 				rows += f.Rows
-				if !slices.IsSorted(f.SplitOffsets) || len(f.SplitOffsets) != openParquet(t, f).NumRowGroups() {
+				if !slices.IsSorted(f.SplitOffsets) || len(f.SplitOffsets) != tb.openParquet(t, f).NumRowGroups() {
 					t.Errorf("%d split offsets %v", len(f.SplitOffsets), f.SplitOffsets)
 				}
 			}
@@ -137,7 +137,7 @@ func TestRollingKeepsEveryRow(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		got := column(t, "v", files...)
+		got := tb.column(t, "v", files...)
 		slices.Sort(got)
 		if got = slices.Compact(got); len(got) != n {
 			rt.Fatalf("%d rows read, %d written", len(got), n)

@@ -39,7 +39,7 @@ func TestAbortDeletesFinishedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for range tb.opts.Store.List(context.Background(), "file://"+tb.dir+"/") {
+	for range tb.opts.Store.List(context.Background(), tb.opts.Context.Prefix) {
 		n++
 	}
 	if n == 0 {
@@ -208,7 +208,7 @@ func TestParquetProperties(t *testing.T) {
 			rows[i] = fmt.Sprintf(`{"k":%d,"v":{"s":"value %d"}}`, i%7, i%7)
 		}
 		f := tb.write(t, tb.batch(t, "["+strings.Join(rows, ",")+"]"))[0]
-		c, err := openParquet(t, f).MetaData().RowGroup(0).ColumnChunk(at)
+		c, err := tb.openParquet(t, f).MetaData().RowGroup(0).ColumnChunk(at)
 		if err != nil {
 			t.Fatal(err)
 		}
