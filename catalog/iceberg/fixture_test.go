@@ -65,7 +65,7 @@ var tableName = commit.TableName{Catalog: "lake", Namespace: []string{"air"}, Na
 
 // fixture is a table on local disk.
 type fixture struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	cat    *pointers
 	store  objstore.Store
@@ -88,7 +88,7 @@ func byK() *ice.PartitionSpec {
 	return &s
 }
 
-func newFixture(t *testing.T, schema *ice.Schema, spec *ice.PartitionSpec, props map[string]string) *fixture {
+func newFixture(t testing.TB, schema *ice.Schema, spec *ice.PartitionSpec, props map[string]string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, dir: t.TempDir(), cat: &pointers{}, store: objstore.New(objstore.Config{}), now: time.Now()}
 	meta, err := table.NewMetadata(schema, spec, table.UnsortedSortOrder, "file://"+f.dir, props)
@@ -200,7 +200,7 @@ func (f *fixture) file(partitioned bool, rs []row) commit.File {
 	return out
 }
 
-func writeParquet(t *testing.T, path string, schema *arrow.Schema, rec arrow.RecordBatch) int64 {
+func writeParquet(t testing.TB, path string, schema *arrow.Schema, rec arrow.RecordBatch) int64 {
 	t.Helper()
 	var buf bytes.Buffer
 	w, err := pqarrow.NewFileWriter(schema, &buf, nil, pqarrow.DefaultWriterProps())
@@ -279,7 +279,7 @@ func (f *fixture) ids(filter ice.BooleanExpression) []int64 {
 
 func all() ice.BooleanExpression { return ice.AlwaysTrue{} }
 
-func sameIDs(t *testing.T, what string, got []int64, want ...int64) {
+func sameIDs(t testing.TB, what string, got []int64, want ...int64) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: ids %v, want %v", what, got, want)
@@ -318,7 +318,7 @@ func (f *fixture) manifests() []ice.ManifestFile {
 	return ms
 }
 
-func number(t *testing.T, m map[string]string, key string) int64 {
+func number(t testing.TB, m map[string]string, key string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(m[key], 10, 64)
 	if err != nil {

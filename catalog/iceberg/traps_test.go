@@ -149,6 +149,43 @@ func TestTrapB9_ManifestsAreRolled(t *testing.T) {
 	}
 }
 
+// Many files are described by several writers at once; each file still stands in
+// exactly one manifest, and no name is used twice.
+func TestTrapB9_ManyFilesInParallel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("20,001 files")
+	}
+	f := newFixture(t, idKV(), byK(), nil)
+	base := f.file(true, rows(str("x"), 1))
+	files := make([]commit.File, 20_001)
+	for i := range files {
+		files[i] = base
+		files[i].Path = fmt.Sprintf("%s.%06d", base.Path, i)
+	}
+	f.append(f.unit("a", files...))
+	seen, names := map[string]int{}, map[string]bool{}
+	for _, m := range f.manifests() {
+		if names[m.FilePath()] {
+			t.Errorf("%s stands twice", m.FilePath())
+		}
+		names[m.FilePath()] = true
+		for e, err := range m.Entries(iceio.LocalFS{}, true) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[e.DataFile().FilePath()]++
+		}
+	}
+	for _, c := range files {
+		if seen[c.Path] != 1 {
+			t.Fatalf("%s stands %d times", c.Path, seen[c.Path])
+		}
+	}
+	if got := number(t, f.summary(), "total-data-files"); got != int64(len(files)) {
+		t.Errorf("total-data-files = %d", got)
+	}
+}
+
 // The library's merge leaves manifests of failed attempts behind, and its failed
 // commits their files.
 func TestTrapB11_ADiscardedRequestLeavesNothing(t *testing.T) {
