@@ -30,6 +30,11 @@ func (s *session) tableQuery(ctx context.Context, src plan.Source) (string, erro
 	if len(in) == 0 {
 		return emptyQuery(src.Columns)
 	}
+	for _, f := range in {
+		if err := s.checkNested(ctx, src, f); err != nil {
+			return "", err
+		}
+	}
 	var parts []string
 	for _, g := range tableGroups(in) {
 		var q string
