@@ -74,6 +74,9 @@ type bound struct {
 func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, session plan.Session, opts BindOptions) (*bound, error) {
 	raw, err := a.Parser.ParseSelect(ctx, q.Text)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
 		return nil, syntaxError(src, q, err)
 	}
 	tree, err := decodeTree(raw)

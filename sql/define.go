@@ -59,7 +59,7 @@ func undefinable(src *source, offset int, cause, hint string) error {
 
 // reservedColumns are names of Iceberg's metadata columns, which readers add
 // to every table.
-var reservedColumns = setOf("_file _pos _deleted _spec_id _partition _row_id _last_updated_sequence_number file_path pos row")
+var reservedColumns = setOf("_file _pos _deleted _spec_id _partition _row_id _last_updated_sequence_number")
 
 // defineSchema assigns ids as Java does: all columns first, then what is
 // nested in them, level by level.
@@ -78,7 +78,7 @@ func defineSchema(src *source, ct *CreateTable) (*iceberg.Schema, error) {
 			return nil, undefinable(src, c.Name.Offset, cause, "Queries match names without regard to case.")
 		}
 		seen[lower] = c.Name.Name
-		if strings.HasPrefix(lower, "_") && reservedColumns[lower] {
+		if reservedColumns[lower] {
 			return nil, undefinable(src, c.Name.Offset, "the name "+c.Name.Name+" is reserved: readers add a column of that name", "Choose another name.")
 		}
 		t, err := format.FromDuckDBType(c.Type, nextID)

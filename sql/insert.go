@@ -285,7 +285,8 @@ func (t *target) fits(src *source, in *Insert, b *bound, i, k int) error {
 		expr = have.Name // DuckDB calls a column without a name by its expression
 	}
 	hint := fmt.Sprintf("Write CAST(%s AS %s) if rows that don't fit may fail the statement.", expr, t.types[i])
-	if strings.HasPrefix(have.Type, "TIMESTAMP") && strings.HasPrefix(t.types[i], "TIMESTAMP") {
+	const zoned = "TIMESTAMP WITH TIME ZONE"
+	if (have.Type == zoned) != (t.types[i] == zoned) && strings.HasPrefix(have.Type, "TIMESTAMP") && strings.HasPrefix(t.types[i], "TIMESTAMP") {
 		hint = fmt.Sprintf("Write %s AT TIME ZONE 'UTC', with the zone that is meant.", expr)
 	}
 	return src.errorAt(commit.CodeSQLTypeMismatch, "insert into "+t.pinned.Name.String(), in.Query.Offset,

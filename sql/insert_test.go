@@ -155,6 +155,7 @@ func TestInsertErrors(t *testing.T) {
 		{"INSERT INTO wide (s) VALUES (5)", commit.CodeSQLTypeMismatch, "VARCHAR", ""},
 		{"INSERT INTO wide (i) VALUES (-'1')", commit.CodeSQLBind, "-(STRING_LITERAL)", ""},
 		{"INSERT INTO wide (ts) SELECT now()", commit.CodeSQLTypeMismatch, "TIMESTAMP", "AT TIME ZONE"},
+		{"INSERT INTO wide (ts) SELECT TIMESTAMP_NS '2020-01-01'", commit.CodeSQLTypeMismatch, "TIMESTAMP_NS", "CAST("},
 		{"INSERT INTO nest (l) VALUES ('[1]')", commit.CodeSQLTypeMismatch, "INTEGER[]", ""},
 		{"INSERT INTO nest (s) VALUES ({'a': 1, 'c': 'x'})", commit.CodeSQLTypeMismatch, "STRUCT", ""},
 		{"INSERT INTO t SELECT * FROM 'x.parquet' JOIN", commit.CodeSQLSyntax, "syntax error", ""},

@@ -10,6 +10,12 @@ import (
 	"github.com/firn-project/firn/plan"
 )
 
+// ResolveTable makes a full table name of one as written: the session gives
+// what is left out. It doesn't look whether the table exists.
+func (a *Analyzer) ResolveTable(ctx context.Context, name Name, session plan.Session) (commit.TableName, error) {
+	return a.completeTable(ctx, name.Parts(), session)
+}
+
 // completeTable makes a full table name of 1 part or more: the session gives
 // what is left out. Four parts or more are a nested namespace; where DuckDB's
 // grammar allows only three, the namespace is one quoted part with dots in it.

@@ -312,23 +312,23 @@ func (p *parser) typeText() (text string, offset int, err error) {
 	start, depth := p.i, 0
 	for !p.done() {
 		t := p.peek(0)
+		if depth == 0 && (t.is(",") || t.is(")") || t.word(columnEnds...)) {
+			break
+		}
 		switch {
 		case t.is("(") || t.is("[") || t.is("<"):
 			depth++
-		case depth > 0 && (t.is(")") || t.is("]") || t.is(">")):
+		case t.is(")") || t.is("]") || t.is(">"):
 			depth--
-		case depth == 0 && (t.is(",") || t.is(")") || t.word(columnEnds...)):
-			goto end
 		}
 		p.i++
 	}
-end:
 	if p.i == start {
 		return "", 0, p.unexpected("the type of the column")
 	}
 	first, last := p.tokens[start], p.tokens[p.i-1]
-	if depth > 0 {
-		return "", 0, p.src.syntax(first.start, "the type of the column isn't closed", "")
+	if depth != 0 {
+		return "", 0, p.src.syntax(first.start, "the brackets of the column's type don't match", "")
 	}
 	return p.src.text[first.start:last.end], first.start, nil
 }

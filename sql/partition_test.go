@@ -1,0 +1,79 @@
+package sql
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/firn-project/firn/plan"
+)
+
+// TestCutCoversEverything: whatever the files are, each row of each belongs to
+// exactly one task, in plan order, and no task is empty.
+func TestCutCoversEverything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s plan.Source
+		for i := range rapid.IntRange(1, 12).Draw(t, "files") {
+			f := plan.SourceFile{Path: fmt.Sprint(i), Size: rapid.Int64Range(0, 1<<28).Draw(t, "size")}
+			for range rapid.IntRange(0, 9).Draw(t, "groups") {
+				g := plan.RowGroup{Rows: rapid.Int64Range(0, 1000).Draw(t, "rows"), Bytes: rapid.Int64Range(0, 1<<25).Draw(t, "bytes")}
+				f.RowGroups = append(f.RowGroups, g)
+				f.Rows += g.Rows
+			}
+			s.Files = append(s.Files, f)
+		}
+		slots := rapid.IntRange(1, 16).Draw(t, "slots")
+		tasks := cut(s, slots)
+		if sourceBytes(s) < smallSource {
+			if tasks != nil {
+				t.Fatal("a small source was cut")
+			}
+			return
+		}
+		if most := max(int((sourceBytes(s)+taskBytes-1)/taskBytes), 2*slots); len(tasks) > most {
+			t.Fatalf("%d tasks, at most %d wanted", len(tasks), most)
+		}
+		var got, want []string
+		for _, task := range tasks {
+			if len(task) == 0 {
+				t.Fatal("an empty task")
+			}
+			for _, f := range task {
+				if f.First == 0 && f.End == 0 {
+					f.End = f.Rows
+				}
+				for r := f.First; r < f.End; r++ {
+					got = append(got, fmt.Sprint(f.Path, ":", r))
+				}
+			}
+		}
+		for _, f := range s.Files {
+			for r := range f.Rows {
+				want = append(want, fmt.Sprint(f.Path, ":", r))
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("rows read: %d of %d, or in another order", len(got), len(want))
+		}
+	})
+}
+
+// TestCutIsEven: with many small pieces no task gets much more than its share.
+func TestCutIsEven(t *testing.T) {
+	var f plan.SourceFile
+	for range 1000 {
+		f.RowGroups = append(f.RowGroups, plan.RowGroup{Rows: 10, Bytes: 1 << 20})
+		f.Rows += 10
+		f.Size += 1 << 20
+	}
+	for _, slots := range []int{1, 3, 8, 100} {
+		tasks := cut(plan.Source{Files: []plan.SourceFile{f}}, slots)
+		share := f.Rows / int64(len(tasks))
+		for _, task := range tasks {
+			if n := task[0].End - task[0].First; n > share+20 || n < share-20 {
+				t.Errorf("%d slots: a task has %d rows, the share is %d", slots, n, share)
+			}
+		}
+	}
+}
