@@ -421,13 +421,18 @@ func (h *harness) location(attempt string, output int) plan.ShuffleLocation {
 	}
 }
 
-func (h *harness) probe(ctx context.Context, t *testing.T) (plan.ProbeResult, error) {
+func (h *harness) probe(t *testing.T) (plan.ProbeResult, error) {
 	t.Helper()
-	raw, err := json.Marshal(plan.ProbeRequest{SQL: "SELECT 1"})
+	return h.probeFor(t, plan.ProbeRequest{SQL: "SELECT 1"})
+}
+
+func (h *harness) probeFor(t *testing.T, req plan.ProbeRequest) (plan.ProbeResult, error) {
+	t.Helper()
+	raw, err := json.Marshal(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := h.control.Probe(ctx, &firnpb.ProbeRequest{Request: raw})
+	resp, err := h.control.Probe(t.Context(), &firnpb.ProbeRequest{Request: raw})
 	if err != nil {
 		return plan.ProbeResult{}, err
 	}

@@ -324,7 +324,7 @@ func TestProbe(t *testing.T) {
 	// All slots are busy: the extra one takes the probe.
 	h.launch(t, def(t, "a-1", query("block")), def(t, "a-2", query("block")))
 	h.started(t, "a-1", "a-2")
-	res, err := h.probe(t.Context(), t)
+	res, err := h.probe(t)
 	if err != nil || res.Why != "one scan" || !res.RowWise {
 		t.Errorf("got %+v, %v", res, err)
 	}
@@ -352,7 +352,7 @@ func TestProbeErrors(t *testing.T) {
 			h.lock.Lock()
 			h.probed = c.probed
 			h.lock.Unlock()
-			if _, err := h.probe(t.Context(), t); commit.CodeOf(err) != c.want {
+			if _, err := h.probe(t); commit.CodeOf(err) != c.want {
 				t.Errorf("got %v", err)
 			}
 			// The slots are given back.
