@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -50,6 +51,21 @@ func Class(err error) string {
 	return ClassRetryable
 }
 
+// tell is queryError with the files named as the plan does, not as they were
+// staged.
+func (s *session) tell(err error, sources []plan.Source) error {
+	if e, ok := errors.AsType[*duckdb.Error](err); ok && commit.CodeOf(err) == "" {
+		msg := e.Message
+		for open, name := range s.names {
+			if open != name {
+				msg = strings.ReplaceAll(msg, open, name)
+			}
+		}
+		err = &duckdb.Error{Type: e.Type, Message: msg}
+	}
+	return queryError(err, sources)
+}
+
 // queryError tells a person what DuckDB said about a query. Cancellation and
 // errors told already stay as they are.
 func queryError(err error, sources []plan.Source) error {
@@ -77,6 +93,9 @@ func queryError(err error, sources []plan.Source) error {
 	case e.Type == "INTERNAL", e.Type == "FATAL":
 		out.Code = commit.CodeEngineBroken
 		out.Hint = "This is an error in DuckDB or Firn. Please report it with the statement."
+	case strings.HasPrefix(e.Message, "Failed to read file"), e.Type == "Invalid" && hasParquet(sources):
+		out.Code, out.Op = commit.CodeBadFile, "read source"
+		out.Hint = "A page of the file is damaged. Leave the file out of the pattern or write it again."
 	case strings.Contains(e.Message, "CSV Error on Line"), strings.Contains(e.Message, "JSON in file"), strings.Contains(e.Message, "JSON transform error"):
 		out.Code, out.Op = commit.CodeRejectedRows, "read source"
 		out.Hint = "Correct the file, or read the column as VARCHAR and use TRY_CAST."
@@ -87,6 +106,12 @@ func queryError(err error, sources []plan.Source) error {
 		out.Object = fileNames(sources)
 	}
 	return out
+}
+
+func hasParquet(sources []plan.Source) bool {
+	return slices.ContainsFunc(sources, func(s plan.Source) bool {
+		return s.Kind == plan.SourceParquet || s.Kind == plan.SourceTable
+	})
 }
 
 // clean shortens DuckDB's message to what the person can use: without the echo

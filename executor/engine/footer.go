@@ -126,5 +126,6 @@ func (s *session) probeFooter(ctx context.Context, st objstore.Store, f plan.Sou
 			return input{}, err
 		}
 	}
+	s.names[path] = f.Path
 	return input{SourceFile: f, open: path, schema: schema}, nil
 }

@@ -29,16 +29,16 @@ func (e *Engine) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeRe
 	res := plan.ProbeResult{Sources: slices.Clone(req.Sources)}
 	info, err := s.checkTree(ctx, req.SQL, req.Sources)
 	if err != nil {
-		return res, queryError(err, nil)
+		return res, s.tell(err, nil)
 	}
 	for i := range res.Sources {
 		if err := s.probeSource(ctx, &res.Sources[i]); err != nil {
-			return res, queryError(err, res.Sources[i:i+1])
+			return res, s.tell(err, res.Sources[i:i+1])
 		}
 	}
 	cols, err := s.db.Describe(ctx, req.SQL)
 	if err != nil {
-		return res, queryError(err, nil)
+		return res, s.tell(err, nil)
 	}
 	res.Columns = planColumns(cols)
 	if res.Deterministic, err = s.deterministic(ctx, info); err != nil {
@@ -46,7 +46,7 @@ func (e *Engine) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeRe
 	}
 	explained, err := s.db.ExplainJSON(ctx, req.SQL)
 	if err != nil {
-		return res, queryError(err, res.Sources)
+		return res, s.tell(err, res.Sources)
 	}
 	res.RowWise, res.Why, err = rowWise(explained, res.Sources)
 	return res, err

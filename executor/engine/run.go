@@ -35,7 +35,7 @@ func (e *Engine) RunQuery(ctx context.Context, q *plan.Query, t TaskInfo) (*Stre
 	rows, err := s.start(ctx, q)
 	if err != nil {
 		s.close()
-		return nil, queryError(err, q.Sources)
+		return nil, s.tell(err, q.Sources)
 	}
 	return &Stream{s: s, q: q, rows: rows}, nil
 }
@@ -72,7 +72,7 @@ func (r *Stream) Next(ctx context.Context) (arrow.RecordBatch, error) {
 			err = io.EOF
 		}
 	default:
-		err = queryError(err, r.q.Sources)
+		err = r.s.tell(err, r.q.Sources)
 	}
 	r.err = err
 	return nil, err
@@ -89,7 +89,7 @@ func (r *Stream) finish(ctx context.Context) error {
 	r.rows.Close()
 	var err error
 	if r.rejected, r.rejects, err = r.s.rejects(ctx); err != nil {
-		return queryError(err, r.q.Sources)
+		return r.s.tell(err, r.q.Sources)
 	}
 	if r.rejected > r.q.RejectLimit {
 		return tooMany(r.rejected, r.q.RejectLimit, r.rejects, r.q.Sources)

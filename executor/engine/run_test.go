@@ -352,6 +352,35 @@ func TestQueryErrorsAreCleanAndClassed(t *testing.T) {
 	}
 }
 
+func TestDamagedPages(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "COPY (SELECT i AS id, md5(i::VARCHAR) AS s FROM range(50000) t(i)) TO '%s/1.parquet' (COMPRESSION snappy, FIELD_IDS {id: 1, s: 2})")
+	good, err := os.ReadFile(dir + "/1.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEngine(t, dir)
+	for _, at := range []int{10, len(good) / 2} {
+		damaged := append([]byte{}, good...)
+		for i := range 40 {
+			damaged[at+i] ^= 0x5a
+		}
+		writeText(t, dir+"/2.parquet", string(damaged))
+		src := mustProbe(t, e, "FROM firn_s0", files(plan.SourceParquet, dir+"/2.parquet")).Sources[0]
+		_, err := run(t.Context(), e, task(), &plan.Query{SQL: "FROM firn_s0", Sources: []plan.Source{src}})
+		if commit.CodeOf(err) != commit.CodeBadFile || !strings.Contains(err.Error(), "2.parquet") || Class(err) != ClassNotRetryable {
+			t.Errorf("at %d: %v", at, err)
+		}
+		// The file of a table is staged, and named as the table does.
+		own := table([]plan.Column{{Name: "id", Type: "BIGINT", FieldID: 1}, {Name: "s", Type: "VARCHAR", FieldID: 2}}, plan.SourceFile{Path: "file://" + dir + "/2.parquet"})
+		other := newEngine(t)
+		_, err = run(t.Context(), other, task(), &plan.Query{SQL: "SELECT * " + fromT, Sources: []plan.Source{own}})
+		if commit.CodeOf(err) != commit.CodeBadFile || !strings.Contains(err.Error(), "2.parquet") || strings.Contains(err.Error(), other.cfg.Dir) {
+			t.Errorf("table, at %d: %v", at, err)
+		}
+	}
+}
+
 func TestFullSpillDirectory(t *testing.T) {
 	e, err := New(Config{Dir: filepath.Join(t.TempDir(), "slot"), Memory: 64 << 20, MaxSpill: 1 << 20})
 	if err != nil {

@@ -162,6 +162,7 @@ func (s *session) stageAll(ctx context.Context, src plan.Source, paths []string)
 			return nil, err
 		}
 		files[i] = input{SourceFile: plan.SourceFile{Path: p}, open: open}
+		s.names[open] = p
 	}
 	return files, nil
 }
