@@ -1,10 +1,11 @@
 """Reads every table of a Firn warehouse with PyIceberg and with DuckDB's iceberg extension and compares.
 
-usage: readers.py CATALOG_DB WAREHOUSE FIRN_ROWS_DIR
+usage: readers.py CATALOG_DB WAREHOUSE FIRN_ROWS_DIR SUITE_SQL
 
 FIRN_ROWS_DIR has, for each table, what Firn itself counts: NAMESPACE.TABLE.json, an object with "rows" and, for
 integer columns, "sum_COLUMN". For each table: both readers give the same rows; counts and sums are Firn's; and for
-every column with bounds and every partition column, each filter gives what the same filter gives over a full scan.
+every column with bounds and every partition column, each filter gives what the same filter gives over a full scan. The rows of
+all_types are also those that plain DuckDB makes of the suite's own VALUES.
 Prints one line a table and fails at the end if any differed.
 """
 import datetime
@@ -12,17 +13,34 @@ import decimal
 import json
 import math
 import os
+import re
 import sys
 import uuid
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg import expressions as ex
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import PrimitiveType, TimestampType, TimestamptzType
 
 NAN = "NaN"
-FILTERS_PER_COLUMN = 40
+FILTERS_PER_COLUMN = 10
+
+# Tables whose filters DuckDB 1.5.5 gets wrong, by its own fault: PyIceberg's answers to the same filters are right, and the
+# partition values are those of the spec (floor, not truncation towards zero). Filters on these columns are counted, not compared.
+BEFORE_1970 = "DuckDB's iceberg extension truncates time transforms towards zero before 1970 (duckdb-iceberg 1361), so pruning loses rows"
+DUCKDB_DEFECTS = {
+    "by_day_ts.k": BEFORE_1970,
+    "by_day_tstz.k": BEFORE_1970,
+    "by_month_ts.k": BEFORE_1970,
+    "by_hour_ts.k": BEFORE_1970,
+    "by_truncate_decimal.k": "DuckDB's iceberg extension fails with an internal error on truncate of negative decimals",
+}
+
+# Columns that PyIceberg 0.12.0 reads wrong: it makes an empty list of a null list of structs. pyarrow reads the same file right, so its
+# column is taken instead.
+PYICEBERG_DEFECTS = {"all_types.nested"}
 
 
 def canon(v):
@@ -32,7 +50,8 @@ def canon(v):
     if isinstance(v, float):
         return NAN if math.isnan(v) else v + 0.0
     if isinstance(v, decimal.Decimal):
-        return ("decimal", str(v.normalize() if v else decimal.Decimal(0)))
+        text = format(v, "f")
+        return ("decimal", "0" if v == 0 else text.rstrip("0").rstrip(".") if "." in text else text)
     if isinstance(v, datetime.datetime):
         if v.tzinfo is not None:
             v = v.astimezone(datetime.timezone.utc)
@@ -40,7 +59,7 @@ def canon(v):
     if isinstance(v, (datetime.date, datetime.time)):
         return ("t", v.isoformat())
     if isinstance(v, uuid.UUID):
-        return ("bytes", v.bytes.hex())
+        return ("uuid", str(v))
     if isinstance(v, (bytes, bytearray, memoryview)):
         return ("bytes", bytes(v).hex())
     if isinstance(v, dict):
@@ -57,6 +76,8 @@ def column(arrow, name, typ):
     if pa.types.is_map(col.type):
         # Arrow and DuckDB differ in how they show an empty map and a null one.
         return [None if v is None else ("map", tuple(sorted(((canon(a), canon(b)) for a, b in v), key=repr))) for v in col.to_pylist()]
+    if str(typ) == "uuid":
+        return [v if v is None else ("uuid", str(v if isinstance(v, (str, uuid.UUID)) else uuid.UUID(bytes=bytes(v)))) for v in col.to_pylist()]
     return [canon(v) for v in col.to_pylist()]
 
 
@@ -111,6 +132,9 @@ def filters(name, typ, values):
     present = [v for v in values if v is not None and not (isinstance(v, float) and math.isnan(v))]
     if any(isinstance(v, float) for v in values):
         out.append((ex.IsNaN(name), f'isnan("{name}")', lambda v: v is not None and math.isnan(v)))
+    if str(typ) == "float":
+        # PyIceberg takes an infinite literal for one beyond the range of a float, so it finds nothing.
+        present = [v for v in present if not math.isinf(v)]
     distinct = sorted(set(present), key=lambda v: (v.bytes if isinstance(v, uuid.UUID) else v))
     step = max(1, len(distinct) // FILTERS_PER_COLUMN)
     for v in distinct[::step] + distinct[-1:]:
@@ -130,7 +154,7 @@ def drop_nan(pairs):
     return [r for r in pairs if r[0] != NAN]
 
 
-def check_filters(tbl, con, full, key):
+def check_filters(tbl, duck, full, key):
     """Every filter on every top-level primitive column against the full scan."""
     n = 0
     for f in tbl.schema().fields:
@@ -147,8 +171,9 @@ def check_filters(tbl, con, full, key):
             if not isinstance(expr, (ex.IsNull, ex.NotNull, ex.IsNaN)):
                 have = drop_nan(have)
             same(f"PyIceberg {expr}", have, want)
-            if con is not None:
-                got = con.execute(f'SELECT "{f.name}", "{key.name}" FROM iceberg_scan(\'{tbl.metadata_location}\') WHERE {pred}').to_arrow_table()
+            if duck is not None and f"{tbl.name()[-1]}.{f.name}" not in DUCKDB_DEFECTS:
+                names = ", ".join(f'"{name}"' for name in dict.fromkeys((f.name, key.name)))
+                got = duck.execute(f'SELECT {names} FROM iceberg_scan(\'{tbl.metadata_location}\') WHERE {pred}').to_arrow_table()
                 have = sorted(zip(column(got, f.name, f.field_type), column(got, key.name, key.field_type)), key=repr)
                 same(f"DuckDB {pred}", have, want)
             n += 1
@@ -171,9 +196,31 @@ def check_pruning(tbl):
         raise Differs(f"no partition filter prunes any of {len(files)} files")
 
 
-def check(tbl, con, firn):
+def read_full(tbl):
+    """The whole table by PyIceberg, but for the columns that it's known to read wrong."""
     full = tbl.scan().to_arrow()
+    for i, f in enumerate(full.column_names):
+        if f"{tbl.name()[-1]}.{f}" in PYICEBERG_DEFECTS:
+            files = [t.file.file_path.removeprefix("file://") for t in tbl.scan().plan_files()]
+            full = full.set_column(i, f, pa.concat_tables([pq.read_table(p, columns=[f]) for p in files]).column(f))
+    return full
+
+
+def check_values(tbl, full, suite):
+    """The rows of a table against what DuckDB makes of its VALUES in a table of its own."""
+    name = tbl.name()[-1]
+    create = re.search(rf"CREATE TABLE lake\.suite\.{name} (\(.*?\n\));", suite, re.S).group(1)
+    values = re.search(rf"INSERT INTO lake\.suite\.{name} (VALUES.*?;\n)\n", suite, re.S).group(1)
+    own = duckdb.connect()
+    own.execute(f"SET TimeZone = 'UTC'; CREATE TABLE t {re.sub(r'fixed[(]4[)]', 'blob', create)}; INSERT INTO t {values}")
+    same("the suite's own VALUES", rows(full, tbl.schema().fields), rows(own.execute("FROM t").to_arrow_table(), tbl.schema().fields))
+
+
+def check(tbl, con, firn, suite):
+    full = read_full(tbl)
     fields = tbl.schema().fields
+    if tbl.name()[-1] == "all_types":
+        check_values(tbl, full, suite)
     if full.num_rows != firn["rows"]:
         raise Differs(f"PyIceberg counts {full.num_rows} rows, Firn {firn['rows']}")
     for name, want in firn.items():
@@ -229,7 +276,9 @@ def check_big(tbl, con, full):
 
 
 def main():
-    db, warehouse, firn_dir = sys.argv[1:4]
+    db, warehouse, firn_dir, suite_file = sys.argv[1:5]
+    with open(suite_file) as f:
+        suite = f.read()
     catalog = SqlCatalog("lake", uri=f"sqlite:///{db}", warehouse=f"file://{warehouse}")
     con = duckdb.connect()
     for package in ("avro", "iceberg"):
@@ -243,7 +292,7 @@ def main():
             with open(os.path.join(firn_dir, name + ".json")) as f:
                 firn = json.load(f)
             try:
-                n = check(catalog.load_table(ident), con, firn)
+                n = check(catalog.load_table(ident), con, firn, suite)
                 print(f"ok   {name}: {firn['rows']} rows, {n} filters")
             except Exception as e:  # every table is tried
                 bad += 1

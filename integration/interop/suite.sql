@@ -32,7 +32,7 @@ CREATE TABLE lake.suite.by_identity_ts (k timestamp, n bigint) PARTITIONED BY (k
 INSERT INTO lake.suite.by_identity_ts VALUES ('1969-12-31 23:59:59.999999', 1), ('2001-07-01 00:00:00.5', 2), (null, 3);
 
 CREATE TABLE lake.suite.by_bucket_int (k int, n bigint) PARTITIONED BY (bucket(4, k));
-INSERT INTO lake.suite.by_bucket_int SELECT i - 50, i FROM range(100) t(i);
+INSERT INTO lake.suite.by_bucket_int SELECT (i - 50)::int, i FROM range(100) t(i);
 INSERT INTO lake.suite.by_bucket_int VALUES (null, 1000);
 CREATE TABLE lake.suite.by_bucket_string (k string, n bigint) PARTITIONED BY (bucket(8, k));
 INSERT INTO lake.suite.by_bucket_string SELECT 'key-' || i, i FROM range(100) t(i);
@@ -49,8 +49,8 @@ CREATE TABLE lake.suite.by_bucket_uuid (k uuid, n bigint) PARTITIONED BY (bucket
 INSERT INTO lake.suite.by_bucket_uuid SELECT md5(i::varchar)::uuid, i FROM range(60) t(i);
 
 CREATE TABLE lake.suite.by_truncate_int (k int, n bigint) PARTITIONED BY (truncate(10, k));
-INSERT INTO lake.suite.by_truncate_int SELECT i - 35, i FROM range(70) t(i);
-INSERT INTO lake.suite.by_truncate_int VALUES (null, 1000), (-2147483648, 1001), (2147483647, 1002);
+INSERT INTO lake.suite.by_truncate_int SELECT (i - 35)::int, i FROM range(70) t(i);
+INSERT INTO lake.suite.by_truncate_int VALUES (null, 1000), (-2147483640, 1001), (2147483647, 1002);
 CREATE TABLE lake.suite.by_truncate_string (k string, n bigint) PARTITIONED BY (truncate(3, k));
 INSERT INTO lake.suite.by_truncate_string VALUES ('abcdef', 1), ('abcxyz', 2), ('ab', 3), ('', 4), (null, 5), ('雪雪雪雪', 6), ('😀😀😀😀', 7), ('a/b/c', 8);
 CREATE TABLE lake.suite.by_truncate_decimal (k decimal(9,2), n bigint) PARTITIONED BY (truncate(50, k));
