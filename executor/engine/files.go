@@ -172,7 +172,7 @@ func globRegexp(glob string) (*regexp.Regexp, error) {
 		case '[':
 			end := strings.IndexByte(glob[i+1:], ']')
 			if end < 1 {
-				return nil, fmt.Errorf("the pattern has a [ without its ]")
+				return nil, errors.New("the pattern has a [ without its ]")
 			}
 			set := glob[i+1 : i+1+end]
 			if set[0] == '!' {

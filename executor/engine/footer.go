@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -24,7 +25,7 @@ func readFooter(f plan.SourceFile, obj objstore.Object) (plan.SourceFile, string
 		return f, "", badFile(f.Path, "the file is empty (0 bytes)")
 	}
 	head, tail := make([]byte, 4), make([]byte, 4)
-	if _, err := obj.ReadAt(head[:min(4, size)], 0); err != nil && err != io.EOF {
+	if _, err := obj.ReadAt(head[:min(4, size)], 0); err != nil && !errors.Is(err, io.EOF) {
 		return f, "", storeError(f.Path, err)
 	}
 	switch {
@@ -35,7 +36,7 @@ func readFooter(f plan.SourceFile, obj objstore.Object) (plan.SourceFile, string
 	case size < 12:
 		return f, "", badFile(f.Path, fmt.Sprintf("the Parquet file is cut off after %d bytes", size))
 	}
-	if _, err := obj.ReadAt(tail, size-4); err != nil && err != io.EOF {
+	if _, err := obj.ReadAt(tail, size-4); err != nil && !errors.Is(err, io.EOF) {
 		return f, "", storeError(f.Path, err)
 	}
 	if string(tail) != parquetMagic {
@@ -55,7 +56,7 @@ func rowGroups(f plan.SourceFile, obj objstore.Object) (out plan.SourceFile, sch
 	if err != nil {
 		return f, "", badFile(f.Path, fmt.Sprintf("the Parquet footer is damaged: %v", err))
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	md := r.MetaData()
 	f.Rows = md.NumRows
 	f.RowGroups = make([]plan.RowGroup, md.NumRowGroups())
@@ -116,7 +117,7 @@ func (s *session) probeFooter(ctx context.Context, st objstore.Store, f plan.Sou
 	if err != nil {
 		return input{}, storeError(f.Path, err)
 	}
-	defer obj.Close()
+	defer func() { _ = obj.Close() }()
 	f, schema, err := readFooter(f, obj)
 	if err != nil {
 		return input{}, err

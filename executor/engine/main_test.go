@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"go.uber.org/goleak"
 
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/duckdb"
 	"github.com/firn-project/firn/plan"
 )
@@ -55,6 +57,13 @@ func writeText(t *testing.T, path, content string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func hint(err error) string {
+	if e, ok := errors.AsType[*commit.Error](err); ok {
+		return e.Hint
+	}
+	return ""
 }
 
 func files(kind plan.SourceKind, patterns ...string) plan.Source {
@@ -103,7 +112,7 @@ func run(ctx context.Context, e *Engine, t TaskInfo, q *plan.Query) (output, err
 	var out output
 	for {
 		rec, err := st.Next(ctx)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			out.rejected, out.rejects = st.Rejected()
 			return out, nil
 		}

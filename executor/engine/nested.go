@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/firn-project/firn/commit"
@@ -85,7 +86,7 @@ func fieldsOf(t string) []field {
 	fields := make([]field, len(parts))
 	for i, p := range parts {
 		if isMap {
-			fields[i] = field{name: fmt.Sprintf("%d", i), typ: p}
+			fields[i] = field{name: strconv.Itoa(i), typ: p}
 			continue
 		}
 		fields[i].name, fields[i].typ = cutName(p)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 
@@ -67,12 +68,12 @@ func (r *Stream) Next(ctx context.Context) (arrow.RecordBatch, error) {
 	case err == nil:
 		r.count += rec.NumRows()
 		return rec, nil
-	case err == io.EOF:
-		if err = r.finish(ctx); err == nil {
-			err = io.EOF
-		}
-	default:
+	case !errors.Is(err, io.EOF):
 		err = r.s.tell(err, r.q.Sources)
+	default:
+		if broken := r.finish(ctx); broken != nil {
+			err = broken
+		}
 	}
 	r.err = err
 	return nil, err

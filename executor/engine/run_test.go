@@ -224,6 +224,7 @@ func TestReaderOptions(t *testing.T) {
 }
 
 func badCSV(t *testing.T, bad int) (*Engine, plan.Source) {
+	t.Helper()
 	dir := t.TempDir()
 	var b strings.Builder
 	b.WriteString("id,name\n")
@@ -387,7 +388,7 @@ func TestFullSpillDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = run(t.Context(), e, task(), &plan.Query{SQL: "SELECT md5(i::VARCHAR) AS s, md5(s) AS p FROM range(2000000) t(i) ORDER BY s"})
-	if commit.CodeOf(err) != commit.CodeSpillFull || !strings.Contains(err.(*commit.Error).Hint, "Free space") {
+	if commit.CodeOf(err) != commit.CodeSpillFull || !strings.Contains(hint(err), "Free space") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -483,7 +484,7 @@ func TestLargeResultsStream(t *testing.T) {
 	var peak uint64
 	for {
 		rec, err := st.Next(t.Context())
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

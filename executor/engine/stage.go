@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"os"
 	"path"
@@ -68,7 +68,7 @@ func (s *session) stageFile(ctx context.Context, src plan.Source, location strin
 	if err != nil {
 		return "", storeError(location, err)
 	}
-	defer from.Close()
+	defer func() { _ = from.Close() }()
 	if err := writeFile(ctx, to, from); err != nil {
 		return "", storeError(location, err)
 	}
@@ -95,7 +95,7 @@ func (s *session) download(ctx context.Context, src plan.Source, uri string) (st
 	if err != nil {
 		return "", storeError(uri, err)
 	}
-	defer obj.Close()
+	defer func() { _ = obj.Close() }()
 	if err := writeFile(ctx, to, io.NewSectionReader(obj, 0, obj.Size())); err != nil {
 		return "", storeError(uri, err)
 	}
@@ -115,7 +115,7 @@ func (s *session) downloadFooter(uri string, obj objstore.Object) (string, error
 	const tail = 8 // length of the footer, "PAR1"
 	size := obj.Size()
 	end := make([]byte, tail)
-	if _, err := obj.ReadAt(end, size-tail); err != nil && err != io.EOF {
+	if _, err := obj.ReadAt(end, size-tail); err != nil && !errors.Is(err, io.EOF) {
 		return "", storeError(uri, err)
 	}
 	n := int64(end[0]) | int64(end[1])<<8 | int64(end[2])<<16 | int64(end[3])<<24
@@ -128,7 +128,7 @@ func (s *session) downloadFooter(uri string, obj objstore.Object) (string, error
 	if err != nil {
 		return "", storeError(to, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if err := f.Truncate(size); err != nil {
 		return "", storeError(to, err)
 	}
@@ -146,23 +146,19 @@ func writeFile(ctx context.Context, to string, from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	buf := make([]byte, 1<<20)
-	for {
-		if err := ctx.Err(); err != nil {
-			f.Close()
-			return err
-		}
-		n, err := from.Read(buf)
-		if _, werr := f.Write(buf[:n]); werr != nil {
-			f.Close()
-			return werr
-		}
-		if err == io.EOF {
-			return f.Close()
-		}
-		if err != nil {
-			f.Close()
-			return fmt.Errorf("read: %w", err)
-		}
+	_, err = io.CopyBuffer(f, &stoppable{ctx, from}, make([]byte, 1<<20))
+	return errors.Join(err, f.Close())
+}
+
+// stoppable is a reader that ends with its context.
+type stoppable struct {
+	ctx  context.Context //nolint:containedctx // lives for one copy
+	from io.Reader
+}
+
+func (r *stoppable) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
 	}
+	return r.from.Read(p)
 }

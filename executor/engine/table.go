@@ -235,12 +235,12 @@ func (s *session) fieldTypes(ctx context.Context, f input) (map[int]string, erro
 	if err != nil {
 		return nil, storeError(f.Path, err)
 	}
-	defer obj.Close()
+	defer func() { _ = obj.Close() }()
 	r, err := file.NewParquetReader(io.NewSectionReader(obj, 0, obj.Size()))
 	if err != nil {
 		return nil, badFile(f.Path, err.Error())
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	root := r.MetaData().Schema.Root()
 	types := map[int]string{}
 	for i := range min(root.NumFields(), len(cols)) {

@@ -39,8 +39,10 @@ func TestTablesAreReadByFieldID(t *testing.T) {
 		// A file of another writer, without ids.
 		"COPY (SELECT 'noids' AS TITLE, 7::INTEGER AS id) TO '%s/3.parquet'")
 	cols := []plan.Column{
-		{Name: "id", Type: "BIGINT", FieldID: 1}, {Name: "title", Type: "VARCHAR", FieldID: 2},
-		{Name: "gone", Type: "VARCHAR", FieldID: 4}, {Name: "f", Type: "DOUBLE", FieldID: 5},
+		{Name: "id", Type: "BIGINT", FieldID: 1},
+		{Name: "title", Type: "VARCHAR", FieldID: 2},
+		{Name: "gone", Type: "VARCHAR", FieldID: 4},
+		{Name: "f", Type: "DOUBLE", FieldID: 5},
 		{Name: "added", Type: "DECIMAL(5,2)", FieldID: 6, Default: "1.50"},
 	}
 	src := table(cols,
@@ -72,7 +74,7 @@ func TestTablesAreReadByFieldID(t *testing.T) {
 
 // A table on another file system can't be staged by hard links.
 func TestTablesElsewhereAreCopied(t *testing.T) {
-	shm, err := os.MkdirTemp("/dev/shm", "firn-test-")
+	shm, err := os.MkdirTemp("/dev/shm", "firn-test-") //nolint:usetesting // another file system than that of TempDir
 	if err != nil {
 		t.Skip("there's no second file system to write to: ", err)
 	}
@@ -144,10 +146,10 @@ func TestDeletes(t *testing.T) {
 // sortedAs gives got if it has the words of want in any order.
 func sortedAs(want, got string) string {
 	count := map[string]int{}
-	for _, w := range strings.Fields(want) {
+	for w := range strings.FieldsSeq(want) {
 		count[w]++
 	}
-	for _, w := range strings.Fields(got) {
+	for w := range strings.FieldsSeq(got) {
 		count[w]--
 	}
 	for _, n := range count {

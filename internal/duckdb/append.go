@@ -110,7 +110,7 @@ func TypeOf(t arrow.DataType) (string, error) {
 	if e, ok := t.(arrow.ExtensionType); ok && e.ExtensionName() == "arrow.uuid" {
 		return "UUID", nil
 	}
-	return "", fmt.Errorf("Arrow type %s has no DuckDB type here", t)
+	return "", fmt.Errorf("no DuckDB type is known for Arrow's %s", t)
 }
 
 func timestampType(t *arrow.TimestampType) string {

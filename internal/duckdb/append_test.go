@@ -3,6 +3,7 @@
 package duckdb
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -34,7 +35,7 @@ func TestAppendGivesBackWhatWentIn(t *testing.T) {
 		var recs []arrow.RecordBatch
 		for {
 			rec, err := rows.Next(t.Context())
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {

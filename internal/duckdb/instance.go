@@ -5,6 +5,7 @@ package duckdb
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -196,7 +197,7 @@ func (in *Instance) Strings(ctx context.Context, sql string) ([][]string, error)
 	var out [][]string
 	for {
 		rec, err := rows.Next(ctx)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out, nil
 		}
 		if err != nil {
@@ -255,5 +256,5 @@ func (in *Instance) ExplainJSON(ctx context.Context, sql string) (string, error)
 			return r[1], nil
 		}
 	}
-	return "", fmt.Errorf("duckdb: EXPLAIN gave no physical plan")
+	return "", errors.New("duckdb: EXPLAIN gave no physical plan")
 }

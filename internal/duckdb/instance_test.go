@@ -53,7 +53,7 @@ func TestQueryStreamsInOrderAndFreesItsMemory(t *testing.T) {
 	var batches int
 	for {
 		rec, err := rows.Next(t.Context())
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -113,7 +113,7 @@ func TestRowsOfNoRowsHaveASchema(t *testing.T) {
 		t.Errorf("schema %s", rows.Schema())
 	}
 	for range 2 {
-		if rec, err := rows.Next(t.Context()); err != io.EOF {
+		if rec, err := rows.Next(t.Context()); !errors.Is(err, io.EOF) {
 			t.Fatalf("got %v, %v", rec, err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestEnumsAreText(t *testing.T) {
 	n := 0
 	for {
 		rec, err := rows.Next(t.Context())
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -232,7 +232,7 @@ func TestCloseInTheMiddle(t *testing.T) {
 	rec.Release()
 	rows.Close()
 	rows.Close()
-	if _, err := rows.Next(t.Context()); err == nil || err == io.EOF {
+	if _, err := rows.Next(t.Context()); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("Next after Close: %v", err)
 	}
 	if got := text(t, in, "SELECT 42"); got != "42" {
@@ -363,7 +363,7 @@ func drain(ctx context.Context, in *Instance, sql string, n *int64) error {
 	defer rows.Close()
 	for {
 		rec, err := rows.Next(ctx)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -4,6 +4,7 @@ package duckdb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -222,7 +223,7 @@ func (r *Rows) Close() {
 	}
 	bindings.DestroyResult(&r.res)
 	if r.err == nil {
-		r.err = fmt.Errorf("duckdb: the result is closed")
+		r.err = errors.New("duckdb: the result is closed")
 	}
 }
 
