@@ -72,8 +72,10 @@ func (c Config) withDefaults() (Config, error) {
 		c.Engines = newDuckDB
 	}
 	bad := func(name, format string, args ...any) error {
-		return &commit.Error{Code: commit.CodeExecutorConfig, Op: "start executor", Object: "setting " + name,
-			Cause: fmt.Errorf(format, args...)}
+		return &commit.Error{
+			Code: commit.CodeExecutorConfig, Op: "start executor", Object: "setting " + name,
+			Cause: fmt.Errorf(format, args...),
+		}
 	}
 	switch {
 	case c.Server == "":

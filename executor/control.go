@@ -103,8 +103,10 @@ func (c *control) probe(ctx context.Context, req *firnpb.ProbeRequest) (raw []by
 	defer func() {
 		if p := recover(); p != nil {
 			c.e.log.LogAttrs(ctx, slog.LevelError, "probe panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			err = errors.Join(&commit.Error{Code: commit.CodeTaskPanic, Op: "probe", Object: "sources",
-				Cause: fmt.Errorf("panic: %v", p)}, s.discard())
+			err = errors.Join(&commit.Error{
+				Code: commit.CodeTaskPanic, Op: "probe", Object: "sources",
+				Cause: fmt.Errorf("panic: %v", p),
+			}, s.discard())
 		}
 	}()
 	engine, err := s.open(c.e.localAllow())

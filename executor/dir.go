@@ -58,8 +58,10 @@ func writeAt(f *os.File, s string) error {
 }
 
 func dirError(dir string, err error) error {
-	return &commit.Error{Code: commit.CodeExecutorConfig, Op: "use directory", Object: dir, Cause: err,
-		Hint: "Name a directory that the executor may write to with --dir."}
+	return &commit.Error{
+		Code: commit.CodeExecutorConfig, Op: "use directory", Object: dir, Cause: err,
+		Hint: "Name a directory that the executor may write to with --dir.",
+	}
 }
 
 // identity gives the id that belongs to the directory, and makes one for a new

@@ -141,10 +141,12 @@ func TestUploadWithDuckDB(t *testing.T) {
 	rec := b.NewRecordBatch()
 	defer rec.Release()
 	ticket := func(purpose string) []byte {
-		return h.signer.Sign(&firnpb.Ticket{Purpose: purpose, JobId: "u-1", AttemptId: "up", ExecutorId: h.ID(),
-			ExpiresUnixMs: time.Now().Add(time.Hour).UnixMilli()})
+		return h.signer.Sign(&firnpb.Ticket{
+			Purpose: purpose, JobId: "u-1", AttemptId: "up", ExecutorId: h.ID(),
+			ExpiresUnixMs: time.Now().Add(time.Hour).UnixMilli(),
+		})
 	}
-	conn, err := grpc.NewClient("passthrough:///"+h.Executor.Addr(), wire.DialOptions()...)
+	conn, err := grpc.NewClient("passthrough:///"+h.Addr(), wire.DialOptions()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +175,7 @@ func TestUploadWithDuckDB(t *testing.T) {
 			View: []string{"firn_u0"}, Kind: plan.SourceUpload,
 			Columns: []plan.Column{{Name: "id", Type: "BIGINT"}, {Name: "tags", Type: "VARCHAR[]"}},
 			Upload: &plan.Upload{ID: "u-1", Executor: h.ID(), Location: plan.ShuffleLocation{
-				Job: "u-1", Attempt: "up", Executor: h.ID(), Address: h.Executor.Addr(), Ticket: ticket(wire.PurposeRead),
+				Job: "u-1", Attempt: "up", Executor: h.ID(), Address: h.Addr(), Ticket: ticket(wire.PurposeRead),
 			}},
 		}},
 	}

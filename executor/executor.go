@@ -94,8 +94,10 @@ func (e *Executor) start(ctx context.Context) error {
 	}
 	var err error
 	if e.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", e.cfg.Listen); err != nil {
-		return &commit.Error{Code: commit.CodeExecutorConfig, Op: "listen on", Object: e.cfg.Listen, Cause: err,
-			Hint: "Choose another address with --listen; port 0 takes a free one."}
+		return &commit.Error{
+			Code: commit.CodeExecutorConfig, Op: "listen on", Object: e.cfg.Listen, Cause: err,
+			Hint: "Choose another address with --listen; port 0 takes a free one.",
+		}
 	}
 	if e.conn, err = grpc.NewClient("passthrough:///"+e.cfg.Server, wire.DialOptions()...); err != nil {
 		return fmt.Errorf("connect to the scheduler at %s: %w", e.cfg.Server, err)

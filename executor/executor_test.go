@@ -27,7 +27,7 @@ func TestRegisters(t *testing.T) {
 	h := start(t, s, func(c *executor.Config) { c.Memory, c.Build = 1<<30, "v1" })
 	r := <-s.registrations
 	if r.GetProtocolVersion() != wire.ProtocolVersion || r.GetExecutorId() != h.ID() || r.GetIncarnation() == "" ||
-		r.GetControlAddress() != h.Executor.Addr() || r.GetFlightAddress() != h.Executor.Addr() ||
+		r.GetControlAddress() != h.Addr() || r.GetFlightAddress() != h.Addr() ||
 		r.GetSlots() != 2 || r.GetMemoryBytes() != 1<<30 || r.GetBuild() != "v1" {
 		t.Errorf("registered as %v", r)
 	}
@@ -67,8 +67,10 @@ func TestIdentityBelongsToTheDirectory(t *testing.T) {
 func TestOtherProtocolVersionIsRefused(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"plain": status.Error(codes.FailedPrecondition, "this scheduler speaks protocol version 99"),
-		"typed": wire.ToStatus(&commit.Error{Code: commit.CodeExecutorVersion, Op: "register", Object: "executor",
-			Cause: fmt.Errorf("this scheduler speaks protocol version 99, the executor %d", wire.ProtocolVersion)}),
+		"typed": wire.ToStatus(&commit.Error{
+			Code: commit.CodeExecutorVersion, Op: "register", Object: "executor",
+			Cause: fmt.Errorf("this scheduler speaks protocol version 99, the executor %d", wire.ProtocolVersion),
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScheduler(t, "push")

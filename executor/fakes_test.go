@@ -370,7 +370,7 @@ func start(t *testing.T, s *scheduler, change func(*executor.Config)) *harness {
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+h.Executor.Addr(), wire.DialOptions()...)
+	conn, err := grpc.NewClient("passthrough:///"+h.Addr(), wire.DialOptions()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -393,27 +393,27 @@ func (h *harness) launch(t *testing.T, tasks ...*firnpb.TaskDefinition) {
 }
 
 // def defines a task of job j-1, stage 1, task 0.
-func def(t testing.TB, attempt string, n plan.Node) *firnpb.TaskDefinition {
-	t.Helper()
+func def(tb testing.TB, attempt string, n plan.Node) *firnpb.TaskDefinition {
+	tb.Helper()
 	raw, err := plan.Encode(n)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return &firnpb.TaskDefinition{JobId: "j-1", Stage: 1, AttemptId: attempt, Fragment: raw}
 }
 
 func query(sql string) *plan.Query { return &plan.Query{SQL: sql} }
 
-func write(t testing.TB, input plan.Node) (n *plan.Write, dir string) {
-	t.Helper()
-	dir = t.TempDir()
+func write(tb testing.TB, input plan.Node) (n *plan.Write, dir string) {
+	tb.Helper()
+	dir = tb.TempDir()
 	return &plan.Write{Input: input, Context: plan.WriteContext{Prefix: "file://" + dir + "/j-1/", Layout: plan.Layout{Format: "fake"}}}, dir
 }
 
 // location names an output of an attempt of job j-1, stage 1, task 0.
 func (h *harness) location(attempt string, output int) plan.ShuffleLocation {
 	return plan.ShuffleLocation{
-		Job: "j-1", Stage: 1, Attempt: attempt, Output: output, Executor: h.ID(), Address: h.Executor.Addr(),
+		Job: "j-1", Stage: 1, Attempt: attempt, Output: output, Executor: h.ID(), Address: h.Addr(),
 		Ticket: h.signer.Sign(&firnpb.Ticket{
 			Purpose: wire.PurposeRead, JobId: "j-1", Stage: 1, AttemptId: attempt, Output: uint32(output),
 			ExecutorId: h.ID(), ExpiresUnixMs: time.Now().Add(time.Hour).UnixMilli(),

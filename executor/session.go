@@ -74,8 +74,10 @@ func (s *session) register(ctx context.Context) error {
 }
 
 func refused(err error) error {
-	return &commit.Error{Code: commit.CodeExecutorVersion, Op: "register at", Object: "the scheduler", Cause: err,
-		Hint: "Run the same release of firn on the scheduler and on all executors."}
+	return &commit.Error{
+		Code: commit.CodeExecutorVersion, Op: "register at", Object: "the scheduler", Cause: err,
+		Hint: "Run the same release of firn on the scheduler and on all executors.",
+	}
 }
 
 // join registers and tries again while the scheduler can't be reached. A

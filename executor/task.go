@@ -143,8 +143,10 @@ func (r *task) run(ctx context.Context) error {
 
 // unplanned is for tasks that can't be run as they are.
 func (r *task) unplanned(err error) error {
-	return &commit.Error{Code: commit.CodeTaskPlan, Op: "run",
-		Object: fmt.Sprintf("task %d of stage %d", r.def.GetTask(), r.def.GetStage()), Cause: err}
+	return &commit.Error{
+		Code: commit.CodeTaskPlan, Op: "run",
+		Object: fmt.Sprintf("task %d of stage %d", r.def.GetTask(), r.def.GetStage()), Cause: err,
+	}
 }
 
 func (r *task) attempt() shuffle.Attempt {

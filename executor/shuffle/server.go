@@ -128,8 +128,10 @@ func (s *Server) DoPut(stream flight.FlightService_DoPutServer) (err error) {
 	}
 	a := attemptOf(t)
 	if s.store.has(a) {
-		return wire.ToStatus(&commit.Error{Code: commit.CodeUploadExists, Op: "upload rows to", Object: a.Job,
-			Cause: errors.New("its rows are here already")})
+		return wire.ToStatus(&commit.Error{
+			Code: commit.CodeUploadExists, Op: "upload rows to", Object: a.Job,
+			Cause: errors.New("its rows are here already"),
+		})
 	}
 	w, err := s.store.NewWriter(a, r.Schema(), WriterOptions{Compress: s.compress})
 	if err != nil {

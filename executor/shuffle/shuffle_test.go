@@ -43,8 +43,8 @@ var schema = arrow.NewSchema([]arrow.Field{
 }, nil)
 
 // batch has rows with the ids from ≤ id < to, with nulls and nested values.
-func batch(t testing.TB, from, to int) arrow.RecordBatch {
-	t.Helper()
+func batch(tb testing.TB, from, to int) arrow.RecordBatch {
+	tb.Helper()
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 	defer b.Release()
 	for id := from; id < to; id++ {
@@ -53,24 +53,24 @@ func batch(t testing.TB, from, to int) arrow.RecordBatch {
 			row = fmt.Sprintf(`{"id":%d,"s":null,"l":null,"st":null}`, id)
 		}
 		if err := b.UnmarshalJSON([]byte(row)); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	out := b.NewRecordBatch()
-	t.Cleanup(out.Release)
+	tb.Cleanup(out.Release)
 	return out
 }
 
 // rows gives each row of a batch as JSON.
-func rows(t testing.TB, b arrow.RecordBatch) []string {
-	t.Helper()
+func rows(tb testing.TB, b arrow.RecordBatch) []string {
+	tb.Helper()
 	raw, err := b.MarshalJSON()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var out []json.RawMessage
 	if err := json.Unmarshal(raw, &out); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	s := make([]string, len(out))
 	for i := range out {
@@ -79,8 +79,8 @@ func rows(t testing.TB, b arrow.RecordBatch) []string {
 	return s
 }
 
-func ids(t testing.TB, b arrow.RecordBatch) []int64 {
-	t.Helper()
+func ids(tb testing.TB, b arrow.RecordBatch) []int64 {
+	tb.Helper()
 	return slices.Clone(b.Column(0).(*array.Int64).Int64Values())
 }
 
@@ -152,39 +152,39 @@ func (e *executor) location(output int) plan.ShuffleLocation {
 }
 
 // write writes batches as the attempt's output.
-func (e *executor) write(t testing.TB, opts shuffle.WriterOptions, batches ...arrow.RecordBatch) []shuffle.Output {
-	t.Helper()
+func (e *executor) write(tb testing.TB, opts shuffle.WriterOptions, batches ...arrow.RecordBatch) []shuffle.Output {
+	tb.Helper()
 	w, err := e.store.NewWriter(attempt, schema, opts)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer w.Abort()
 	for _, b := range batches {
-		if err := w.Write(t.Context(), b); err != nil {
-			t.Fatal(err)
+		if err := w.Write(tb.Context(), b); err != nil {
+			tb.Fatal(err)
 		}
 	}
-	out, err := w.Commit(t.Context())
+	out, err := w.Commit(tb.Context())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }
 
 // read reads locations whole: rows, and the number of batches.
-func read(t testing.TB, s *shuffle.Source, locations ...plan.ShuffleLocation) (out []string, batches int, err error) {
-	t.Helper()
-	r := s.Read(t.Context(), locations)
+func read(tb testing.TB, s *shuffle.Source, locations ...plan.ShuffleLocation) (out []string, batches int, err error) {
+	tb.Helper()
+	r := s.Read(tb.Context(), locations)
 	defer r.Close()
 	for {
-		b, err := r.Next(t.Context())
+		b, err := r.Next(tb.Context())
 		if errors.Is(err, io.EOF) {
 			return out, batches, nil
 		}
 		if err != nil {
 			return out, batches, err
 		}
-		out = append(out, rows(t, b)...)
+		out = append(out, rows(tb, b)...)
 		batches++
 		b.Release()
 	}
@@ -598,8 +598,10 @@ func TestUpload(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(e.dir, "shuffle/u-1/0/0/up/0.arrow")); err != nil {
 		t.Error(err)
 	}
-	loc := plan.ShuffleLocation{Job: "u-1", Attempt: "up", Executor: "e-1", Address: e.addr,
-		Ticket: e.ticket(func(k *firnpb.Ticket) { upload(k); k.Purpose = wire.PurposeRead })}
+	loc := plan.ShuffleLocation{
+		Job: "u-1", Attempt: "up", Executor: "e-1", Address: e.addr,
+		Ticket: e.ticket(func(k *firnpb.Ticket) { upload(k); k.Purpose = wire.PurposeRead }),
+	}
 	got, _, err := read(t, e.source, loc)
 	if err != nil || !slices.Equal(got, append(rows(t, in[0]), rows(t, in[1])...)) {
 		t.Errorf("%d rows, %v", len(got), err)

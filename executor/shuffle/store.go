@@ -157,8 +157,10 @@ func (f *file) Close() error { return errors.Join(f.FileReader.Close(), f.f.Clos
 // diskError makes an error of the file system one for a person. A full disk has
 // a code of its own.
 func diskError(op, path string, err error) error {
-	e := &commit.Error{Code: commit.CodeShuffleIO, Op: op + " shuffle file", Object: path, Cause: err,
-		Hint: "Check the disk that holds the executor's --dir."}
+	e := &commit.Error{
+		Code: commit.CodeShuffleIO, Op: op + " shuffle file", Object: path, Cause: err,
+		Hint: "Check the disk that holds the executor's --dir.",
+	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		e.Code, e.Hint = commit.CodeShuffleFull, "Free space under the executor's --dir, or give it a larger disk."
 	}

@@ -78,8 +78,10 @@ func (w *Writer) Write(ctx context.Context, b arrow.RecordBatch) error {
 		return err
 	}
 	if !sameColumns(b.Schema(), w.schema) {
-		return &commit.Error{Code: commit.CodeShuffleColumns, Op: "write shuffle output",
-			Cause: fmt.Errorf("a batch has %s, want %s", b.Schema(), w.schema)}
+		return &commit.Error{
+			Code: commit.CodeShuffleColumns, Op: "write shuffle output",
+			Cause: fmt.Errorf("a batch has %s, want %s", b.Schema(), w.schema),
+		}
 	}
 	if b.Schema() != w.schema {
 		// Batches may differ in metadata and nullability; a file can't.

@@ -118,7 +118,8 @@ func TestClass(t *testing.T) {
 		"cancelled":               {fmt.Errorf("x: %w", context.Canceled), wire.ClassCancelled},
 		"timeout":                 {context.DeadlineExceeded, wire.ClassRetryable},
 		"lost input of a cancelled read": {
-			&wire.LostInputError{Cause: context.Canceled}, wire.ClassRetryable},
+			&wire.LostInputError{Cause: context.Canceled}, wire.ClassRetryable,
+		},
 	}
 	for name, c := range cases {
 		if got := wire.Class(c.err); got != c.want {

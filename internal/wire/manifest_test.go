@@ -34,15 +34,15 @@ func full() commit.File {
 	}
 }
 
-func encode(t testing.TB, files ...commit.File) arrow.RecordBatch {
-	t.Helper()
+func encode(tb testing.TB, files ...commit.File) arrow.RecordBatch {
+	tb.Helper()
 	mem := memory.NewCheckedAllocator(memory.DefaultAllocator)
-	t.Cleanup(func() { mem.AssertSize(t, 0) })
+	tb.Cleanup(func() { mem.AssertSize(tb, 0) })
 	b, err := wire.EncodeManifest(mem, files)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(b.Release)
+	tb.Cleanup(b.Release)
 	return b
 }
 

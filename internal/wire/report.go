@@ -50,7 +50,7 @@ func reportFields(r *commit.Report) []reportField {
 func ReportSchema() *arrow.Schema {
 	var fields []arrow.Field
 	for _, f := range reportFields(new(commit.Report)) {
-		t := arrow.DataType(arrow.PrimitiveTypes.Int64)
+		t := arrow.PrimitiveTypes.Int64
 		switch {
 		case f.str != nil:
 			t = arrow.BinaryTypes.String
