@@ -72,6 +72,8 @@ type fixture struct {
 	now    time.Time
 	driver *iceberg.Table
 	n      int
+	// seq gives delete files a data sequence number of their own.
+	seq map[string]int64
 }
 
 // idKV is the schema id long, k string, v double.

@@ -118,7 +118,11 @@ func (f *fixture) withDeletes(seq int64, files ...ice.DataFile) {
 		f.t.Fatal(err)
 	}
 	for _, d := range files {
-		if err := w.Add(ice.NewManifestEntry(ice.EntryStatusADDED, &id, nil, nil, d)); err != nil {
+		var at *int64
+		if n, ok := f.seq[d.FilePath()]; ok {
+			at = &n
+		}
+		if err := w.Add(ice.NewManifestEntry(ice.EntryStatusADDED, &id, at, nil, d)); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -230,12 +234,17 @@ func TestScanDeletes(t *testing.T) {
 func TestScanDeleteSequenceNumbers(t *testing.T) {
 	f := newFixture(t, idKV(), nil, nil)
 	f.append(f.unit("a", f.file(false, rows(nil, 1))))
-	f.withDeletes(2, f.deleteFile(ice.EntryContentEqDeletes, "eq", nil, func(b *ice.DataFileBuilder) { b.EqualityFieldIDs([]int{1}) }))
+	// Two of these belong to the commit of the first file.
+	f.seq = map[string]int64{"eq-same": 1, "pos-same": 1}
+	eq := func(b *ice.DataFileBuilder) { b.EqualityFieldIDs([]int{1}) }
+	f.withDeletes(2,
+		f.deleteFile(ice.EntryContentEqDeletes, "eq", nil, eq), f.deleteFile(ice.EntryContentEqDeletes, "eq-same", nil, eq),
+		f.deleteFile(ice.EntryContentPosDeletes, "pos-same", nil, nil))
 	f.append(f.unit("b", f.file(false, rows(nil, 2))))
 	for _, s := range f.scan("").Files {
-		want := map[string]int{"0001.parquet": 1, "0002.parquet": 0}[filepath.Base(s.Path)]
-		if len(s.EqualityDeletes) != want {
-			t.Errorf("%s: %d equality deletes, want %d", s.Path, len(s.EqualityDeletes), want)
+		want := map[string]string{"0001.parquet": "[{eq [1]}] [pos-same]", "0002.parquet": "[] []"}[filepath.Base(s.Path)]
+		if got := fmt.Sprint(s.EqualityDeletes, " ", s.PositionDeletes); got != want {
+			t.Errorf("%s: %s, want %s", s.Path, got, want)
 		}
 	}
 }

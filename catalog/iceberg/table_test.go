@@ -344,8 +344,19 @@ func TestReadParsesOnlyWhatIsNew(t *testing.T) {
 	if f.read() != one {
 		t.Error("the same pointer was parsed twice")
 	}
-	f.append(f.unit("a", f.file(false, rows(nil, 1))))
+	u := f.unit("a", f.file(false, rows(nil, 1)))
+	if _, found := one.Find("main", u.Token); found {
+		t.Error("found before it was committed")
+	}
+	r := f.append(u)
 	two := f.read()
+	// What was looked up before is taken over, with the new snapshot added.
+	if _, found := two.Find("main", u.Token); !found || !two.HasSnapshot(r.SnapshotID) {
+		t.Error("our own commit isn't found")
+	}
+	if _, found := one.Find("main", u.Token); found || one.HasSnapshot(r.SnapshotID) {
+		t.Error("a read shows what was committed after it")
+	}
 	f.reopen()
 	three := f.read()
 	if two.Head("main") != three.Head("main") || two.Clock() != three.Clock() || two.UUID() != three.UUID() {
