@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 //
 //	exits CODE PROGRAM ARGS…   runs a program that must end with the exit code
 //	start NAME PROGRAM ARGS…   starts a service; its address becomes $NAME
+//	start_sql NAME PROGRAM …   starts a statement in an embedded cluster
 //	stop_service NAME CODE     sends SIGTERM to it and wants the exit code
 //	json FIELD…=VALUE          compares fields of stdout's last line
 func TestScripts(t *testing.T) {
@@ -46,7 +48,7 @@ func TestScripts(t *testing.T) {
 			return false, errors.New("unknown condition " + cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "start": start, "stop_service": stopService, "json": jsonFields,
+			"exits": exits, "start": start, "start_sql": startSQL, "stop_service": stopService, "json": jsonFields,
 		},
 	})
 }
@@ -81,10 +83,17 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // service is a process in the background.
 type service struct {
 	cmd  *exec.Cmd
-	done chan error
+	once sync.Once
 }
 
-func start(ts *testscript.TestScript, neg bool, args []string) {
+// wait waits for the process's end and gives its exit code.
+func (s *service) wait() int {
+	s.once.Do(func() { _ = s.cmd.Wait() }) // the code says it
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// background starts a program whose stderr goes to NAME.log.
+func background(ts *testscript.TestScript, neg bool, args []string) *bufio.Reader {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: start NAME PROGRAM ARGS…")
 	}
@@ -103,42 +112,58 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	stdout, err := cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())
-	s := &service{cmd: cmd, done: make(chan error, 1)}
-	line, rerr := bufio.NewReader(stdout).ReadString('\n')
-	go func() { s.done <- errors.Join(cmd.Wait(), log.Close()) }()
+	s := &service{cmd: cmd}
+	ts.Check(log.Close()) // the process has its own
+	services.Store(ts.Getenv("WORK")+args[0], s)
 	ts.Defer(func() {
 		_ = cmd.Process.Kill() // it may have ended
-		<-s.done
-		s.done <- nil
+		s.wait()
 	})
-	var ready struct{ Address string }
-	if rerr != nil || json.Unmarshal([]byte(line), &ready) != nil || ready.Address == "" {
-		ts.Fatalf("%s isn't ready: %q, %v\n%s", args[0], line, rerr, ts.ReadFile(args[0]+".log"))
-	}
-	ts.Setenv(args[0], ready.Address)
-	services[ts.Getenv("WORK")+args[0]] = s
+	return bufio.NewReader(stdout)
 }
 
-// services are those of all scripts, which run one after the other.
-var services = map[string]*service{}
+func start(ts *testscript.TestScript, neg bool, args []string) {
+	stdout := background(ts, neg, args)
+	line, err := stdout.ReadString('\n')
+	var ready struct{ Address string }
+	if err != nil || json.Unmarshal([]byte(line), &ready) != nil || ready.Address == "" {
+		ts.Fatalf("%s isn't ready: %q, %v\n%s", args[0], line, err, ts.ReadFile(args[0]+".log"))
+	}
+	ts.Setenv(args[0], ready.Address)
+}
+
+// startSQL waits until the embedded cluster is up and the statement is sent.
+func startSQL(ts *testscript.TestScript, neg bool, args []string) {
+	background(ts, neg, args)
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !strings.Contains(ts.ReadFile(args[0]+".log"), "credential boundary") {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			ts.Fatalf("%s doesn't run\n%s", args[0], ts.ReadFile(args[0]+".log"))
+		}
+	}
+}
+
+// services are those of all scripts, by script and name.
+var services sync.Map
 
 func stopService(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: stop_service NAME CODE")
 	}
-	s := services[ts.Getenv("WORK")+args[0]]
-	if s == nil {
+	found, ok := services.Load(ts.Getenv("WORK") + args[0])
+	if !ok {
 		ts.Fatalf("no service %s", args[0])
 	}
+	s := found.(*service)
 	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
-	select {
-	case err := <-s.done:
-		s.done <- err
-		if got := strconv.Itoa(s.cmd.ProcessState.ExitCode()); got != args[1] {
-			ts.Fatalf("exit code %s, want %s\n%s", got, args[1], ts.ReadFile(args[0]+".log"))
-		}
-	case <-time.After(30 * time.Second):
-		ts.Fatalf("%s doesn't stop\n%s", args[0], ts.ReadFile(args[0]+".log"))
+	kill := time.AfterFunc(30*time.Second, func() { _ = s.cmd.Process.Kill() }) // the exit code shows it
+	defer kill.Stop()
+	if code := s.wait(); strconv.Itoa(code) != args[1] {
+		ts.Fatalf("exit code %d, want %s\n%s", code, args[1], ts.ReadFile(args[0]+".log"))
 	}
 }
 

@@ -132,8 +132,8 @@ func writeText(w writeJSON) string {
 	if w.SnapshotID != nil {
 		snapshot = "snapshot " + *w.SnapshotID
 	}
-	text := fmt.Sprintf("%s %s rows in %s files (%s) to %s: %s, %s in %s by %s, job %s",
-		w.Commit, thousands(w.Rows), thousands(w.Files), sizeText(w.Bytes), w.Table, snapshot,
+	text := fmt.Sprintf("%s %s rows in %s (%s) to %s: %s, %s in %s by %s, job %s",
+		w.Commit, thousands(w.Rows), count(int(w.Files), "file"), sizeText(w.Bytes), w.Table, snapshot,
 		count(w.Attempts, "commit attempt"), (time.Duration(w.DurationMS) * time.Millisecond).String(),
 		count(w.Tasks, "task")+" on "+count(len(w.Executors), "executor"), w.JobID)
 	if w.Deduplicated {
@@ -168,7 +168,7 @@ func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return strconv.Itoa(n) + " " + noun + "s"
+	return thousands(int64(n)) + " " + noun + "s"
 }
 
 // thousands groups digits.

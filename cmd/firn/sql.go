@@ -262,6 +262,7 @@ func (r *runner) abandon(ctx context.Context, job *client.Job, why error) error 
 		e.Hint = fmt.Sprintf("`firn job wait %s --server %s` waits on, `firn job cancel %[1]s --server %[2]s` stops it.", arg, r.flags.server)
 		return e
 	}
+	e.Hint = "Run the statement again; with the same --idempotency-key nothing is written twice."
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	defer context.AfterFunc(r.giveUp, cancel)()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/firn-project/firn/catalog"
 	"github.com/firn-project/firn/executor"
@@ -77,6 +78,8 @@ type Cluster struct {
 	cfg       Config
 	scheduler *Scheduler
 	executors []*executor.Executor
+	// closing silences the executors' logs.
+	closing atomic.Bool
 }
 
 // DefaultCatalogs is the catalog of a directory that has no configuration: SQLite
@@ -133,7 +136,7 @@ func (c *Cluster) startExecutor(ctx context.Context, n int) (*executor.Executor,
 	return StartExecutor(ctx, name, config.Executor{
 		Server: c.Addr(), Listen: "127.0.0.1:0", Dir: filepath.Join(c.cfg.Dir, name),
 		Slots: c.cfg.SlotsPerExecutor, Memory: c.cfg.Memory,
-	}, c.cfg.Logger.With(slog.String("role", name)))
+	}, slog.New(quiet{c.cfg.Logger.Handler(), &c.closing}).With(slog.String("role", name)))
 }
 
 // Addr is the scheduler's address, host:port.
@@ -150,10 +153,14 @@ func (c *Cluster) ExecutorAddrs() []string {
 
 // Close stops the scheduler, which finishes commits in flight and fails what else
 // runs, and then the executors: a root that is reading manifests still needs
-// them. ctx bounds the wait.
+// them. What tasks are left then can't count any more and are cancelled. ctx
+// bounds the wait.
 func (c *Cluster) Close(ctx context.Context) error {
 	errs := make([]error, len(c.executors), len(c.executors)+1)
 	schedulerErr := c.scheduler.Close(ctx)
+	c.closing.Store(true)
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
 	var wg sync.WaitGroup
 	for i, ex := range c.executors {
 		if ex != nil {
