@@ -91,12 +91,12 @@ func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, sess
 		ctx: ctx, a: a, session: session, opts: opts, clock: clock, src: src, q: q,
 		views: map[string]int{}, tables: map[string]string{}, bareClock: map[string]int{}, aliases: map[string]bool{},
 	}
+	b := &bound{items: topItems(rootOf(tree))} // as written: the walk changes constants
 	w := &walker{v: r, ctes: map[string]bool{}}
 	if _, err := w.walk(tree, nil, 0); err != nil {
 		return nil, err
 	}
 	r.nameViews(w.ctes)
-	b := &bound{items: topItems(rootOf(tree))}
 	if b.sql = q.Text; r.changed {
 		if b.sql, err = a.formatAndVerify(ctx, tree, r.sources); err != nil {
 			return nil, err

@@ -121,17 +121,19 @@ var layouts = map[string]string{
 	"TIME WITH TIME ZONE":      "15:04:05.000000-07:00",
 }
 
-// constant is the cast of a literal that takes the place of n.
+// constant is the time as a literal of the type, in place of n.
 func (c clock) constant(kind string, n node) node {
+	return castOf(kind, c.now.Truncate(time.Microsecond).Format(layouts[kind]), n)
+}
+
+// castOf is CAST('value' AS kind) in place of n.
+func castOf(kind, value string, n node) node {
 	return node{
 		"class": "CAST", "type": "OPERATOR_CAST", "alias": n["alias"], "query_location": n["query_location"], "try_cast": false,
 		"cast_type": node{"id": kind, "type_info": nil},
 		"child": node{
 			"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "query_location": n["query_location"],
-			"value": node{
-				"type": node{"id": "VARCHAR", "type_info": nil}, "is_null": false,
-				"value": c.now.Truncate(time.Microsecond).Format(layouts[kind]),
-			},
+			"value": node{"type": node{"id": "VARCHAR", "type_info": nil}, "is_null": false, "value": value},
 		},
 	}
 }

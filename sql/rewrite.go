@@ -293,12 +293,7 @@ func (r *rewriter) expression(n node) (any, error) {
 // clockWord tells current_date, which DuckDB also writes as a reference to a
 // column, from a column of that name in quotes.
 func (r *rewriter) clockWord(n node) string {
-	names := list(n, "column_names")
-	if text(n, "class") != "COLUMN_REF" || len(names) != 1 {
-		return ""
-	}
-	name, _ := names[0].(string)
-	name = asciiLower(name)
+	name := asciiLower(wordOf(n))
 	at := location(n)
 	if clockWords[name] == "" || at+len(name) > len(r.q.Text) || asciiLower(r.q.Text[at:at+len(name)]) != name {
 		return ""
@@ -320,19 +315,36 @@ func (r *rewriter) note(n node) {
 	}
 }
 
-// selectItem implements visitor: an item without an alias keeps the name that
-// it had before its references were replaced.
+// constant implements visitor: a floating point literal such as 1e5 is written
+// back as 100000.0, which reads as a decimal, so its type is said.
+func (r *rewriter) constant(n node) node {
+	if !isDouble(n) {
+		return n
+	}
+	return castOf("DOUBLE", fmt.Sprint(child(n, "value")["value"]), n)
+}
+
+func isDouble(n node) bool {
+	return text(n, "class") == "CONSTANT" && text(child(child(n, "value"), "type"), "id") == "DOUBLE"
+}
+
+// selectItem implements visitor: an item without an alias in which something
+// will be replaced keeps the name that it had, which is its text.
 func (r *rewriter) selectItem(item node) error {
 	if text(item, "alias") != "" {
 		r.note(item) // constants aren't visited later
 		return nil
 	}
-	if !replaceable(item) {
-		return nil
-	}
 	if text(item, "class") == "COLUMN_REF" {
-		item["alias"] = list(item, "column_names")[0]
+		word := wordOf(item)
+		if clockWords[asciiLower(word)] == "" {
+			return nil
+		}
+		item["alias"] = word
 	} else {
+		if !replaceable(item) {
+			return nil
+		}
 		name, err := r.formatExpression(item)
 		if err != nil {
 			return r.fail(item, commit.CodeSQLSyntax, err.Error(), "")
@@ -340,36 +352,36 @@ func (r *rewriter) selectItem(item node) error {
 		item["alias"] = name
 	}
 	item[ownAlias] = true
-	r.changed = true
 	return nil
 }
 
 // ownAlias marks an item whose alias isn't the user's until it is visited.
 const ownAlias = "firn_own_alias"
 
-// replaceable says whether a part of the expression will be replaced and it
-// has one column.
-func replaceable(item node) bool {
-	if text(item, "class") == "COLUMN_REF" {
-		names := list(item, "column_names")
-		name, _ := names[len(names)-1].(string)
-		return len(names) == 1 && clockWords[asciiLower(name)] != ""
+// wordOf gives the name of a reference to a column that has one part.
+func wordOf(n node) string {
+	names := list(n, "column_names")
+	if len(names) != 1 || text(n, "class") != "COLUMN_REF" {
+		return ""
 	}
+	name, _ := names[0].(string)
+	return name
+}
+
+// replaceable says whether a part of the expression will be replaced and the
+// expression stands for one column.
+func replaceable(item node) bool {
 	found, star := false, false
 	search(item, func(n node) {
-		name, _ := n["function_name"].(string)
-		names := list(n, "column_names")
-		word := ""
-		if len(names) == 1 {
-			word, _ = names[0].(string)
-		}
+		kind := text(n, "type")
 		star = star || text(n, "class") == "STAR"
-		found = found || clockFunctions[asciiLower(name)] != "" || clockWords[asciiLower(word)] != "" || text(n, "type") == "BASE_TABLE" || text(n, "type") == "TABLE_FUNCTION"
+		found = found || clockFunctions[asciiLower(text(n, "function_name"))] != "" || clockWords[asciiLower(wordOf(n))] != "" ||
+			kind == "BASE_TABLE" || kind == "TABLE_FUNCTION" || isDouble(n)
 	})
 	return found && !star
 }
 
-// search calls f for every object in a tree but what's in constants.
+// search calls f for every object in a tree.
 func search(v any, f func(node)) {
 	switch v := v.(type) {
 	case []any:
@@ -377,10 +389,10 @@ func search(v any, f func(node)) {
 			search(e, f)
 		}
 	case node:
+		f(v)
 		if v["class"] == "CONSTANT" {
 			return
 		}
-		f(v)
 		for _, e := range v {
 			search(e, f)
 		}
@@ -438,5 +450,7 @@ func (v *verifier) expression(n node) (any, error) {
 	}
 	return n, nil
 }
+
+func (v *verifier) constant(n node) node { return n }
 
 func (v *verifier) selectItem(node) error { return nil }

@@ -41,6 +41,9 @@ func TestRewrite(t *testing.T) {
 		{"WITH a AS (FROM b), b AS (SELECT 1) FROM a", "!b"}, // no reference forward
 		// clock
 		{"SELECT now() FROM t", `SELECT CAST('2026-03-01 23:30:00.123456+00:00' AS TIMESTAMP WITH TIME ZONE) AS "now()" FROM lake.air.t`},
+		// A floating point literal stays one: DuckDB writes it as a decimal.
+		{"SELECT 1e5 * id AS x FROM t", "SELECT (CAST('100000.0' AS DOUBLE) * id) AS x FROM lake.air.t"},
+		{"SELECT 1e-7, 1.5 FROM t", `SELECT CAST('1e-7' AS DOUBLE) AS "1e-07", 1.5 FROM lake.air.t`},
 		{"SELECT current_date", "SELECT CAST('2026-03-01' AS DATE) AS current_date"},
 		{"SELECT today() + 1 AS d", "SELECT (CAST('2026-03-01' AS DATE) + 1) AS d"},
 		{"SELECT id FROM t WHERE CURRENT_TIMESTAMP > now()", "SELECT id FROM lake.air.t WHERE (CAST('2026-03-01 23:30:00.123456+00:00' AS TIMESTAMP WITH TIME ZONE) > CAST('2026-03-01 23:30:00.123456+00:00' AS TIMESTAMP WITH TIME ZONE))"},

@@ -100,7 +100,9 @@ type visitor interface {
 	// tableFunction gets a call in a FROM clause; its arguments are walked
 	// afterwards, if it's still there.
 	tableFunction(n node) (any, error)
-	// expression gets every expression but constants, before its children.
+	// constant gets every literal.
+	constant(n node) node
+	// expression gets every other expression, before its children.
 	expression(n node) (any, error)
 	// selectItem gets an item of a SELECT list before it is walked.
 	selectItem(item node) error
@@ -214,7 +216,7 @@ func (w *walker) declare(sc *scope, name string) *scope {
 func (w *walker) expression(n node, class string, sc *scope, depth int) (any, error) {
 	switch {
 	case class == "CONSTANT":
-		return n, nil
+		return w.v.constant(n), nil
 	case class == "PARAMETER":
 		return nil, w.v.fail(n, commit.CodeSQLRefused, "parameters aren't supported", "Write the value itself.")
 	case class == "DEFAULT":
