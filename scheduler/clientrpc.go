@@ -258,9 +258,16 @@ func (s *Scheduler) ListJobs(ctx context.Context, r *firnpb.ListJobsRequest) (*f
 	}); err != nil {
 		return nil, err
 	}
-	// The journal has a running job as it was admitted, so states are compared
-	// here.
-	records, err := s.journal.Jobs(ctx, journal.Filter{})
+	// The journal has a running job as it was admitted: its state is compared
+	// here, and only those of ended jobs there.
+	filter := journal.Filter{Limit: int(r.GetLimit())}
+	switch {
+	case endedState(r.GetState()):
+		filter.State = r.GetState()
+	case r.GetState() != "":
+		filter.Running, filter.Limit = true, 0
+	}
+	records, err := s.journal.Jobs(ctx, filter)
 	if err != nil {
 		return nil, err
 	}

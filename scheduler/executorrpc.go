@@ -12,8 +12,12 @@ import (
 	"github.com/firn-project/firn/scheduler/graph"
 )
 
-// maxPoll bounds how long a poll for work waits.
-const maxPoll = time.Minute
+// maxPoll bounds how long a poll for work waits, idlePoll one for which there
+// will be none.
+const (
+	maxPoll  = time.Minute
+	idlePoll = 100 * time.Millisecond
+)
 
 func checkVersion(op, who string, got uint32) error {
 	if got == wire.ProtocolVersion {
@@ -40,8 +44,11 @@ func (s *Scheduler) Register(ctx context.Context, r *firnpb.RegisterRequest) (*f
 		}
 	}
 	var err error
-	if cerr := s.loop.call(ctx, func() { err = s.register(r) }); cerr != nil || err != nil {
-		return nil, errors.Join(cerr, err)
+	if cerr := s.loop.call(ctx, func() { err = s.register(r) }); cerr != nil {
+		return nil, cerr
+	}
+	if err != nil {
+		return nil, err
 	}
 	return &firnpb.RegisterResponse{
 		TicketPublicKey: s.public, HeartbeatMs: uint32(s.cfg.HeartbeatInterval.Milliseconds()), Dispatch: s.cfg.Dispatch,
@@ -64,19 +71,22 @@ func (s *Scheduler) Heartbeat(ctx context.Context, r *firnpb.HeartbeatRequest) (
 // PollWork implements firnpb.SchedulerServiceServer.
 func (s *Scheduler) PollWork(ctx context.Context, r *firnpb.PollWorkRequest) (*firnpb.PollWorkResponse, error) {
 	wait := min(time.Duration(r.GetWaitMs())*time.Millisecond, maxPoll)
+	queued := false
 	p := &poll{free: int(r.GetFreeSlots()), tasks: make(chan []*firnpb.TaskDefinition, 1)}
 	known := false
 	if err := s.loop.call(ctx, func() {
 		p.executor = s.known(r.GetExecutorId(), r.GetIncarnation())
 		known = p.executor != nil
-		switch {
-		case known && !s.state.closing && p.free > 0 && s.cfg.Dispatch == DispatchPull:
+		if queued = known && !s.state.closing && p.free > 0 && s.cfg.Dispatch == DispatchPull; queued {
 			s.state.polls = append(s.state.polls, p)
-		default:
-			close(p.tasks)
 		}
-	}); err != nil {
-		return nil, err
+	}); err != nil || !known {
+		return &firnpb.PollWorkResponse{}, err
+	}
+	if !queued {
+		// There will be no work; the answer comes late all the same, so that an
+		// executor that asks again at once doesn't spin.
+		wait = min(wait, idlePoll)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -85,6 +95,9 @@ func (s *Scheduler) PollWork(ctx context.Context, r *firnpb.PollWorkRequest) (*f
 		return &firnpb.PollWorkResponse{Known: known, Tasks: tasks}, nil
 	case <-timer.C:
 	case <-ctx.Done():
+	}
+	if !queued {
+		return &firnpb.PollWorkResponse{Known: known}, nil
 	}
 	// The poll leaves the queue, or was answered meanwhile: tasks that a caller
 	// who has gone was given are found missing by its next heartbeats.

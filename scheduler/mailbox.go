@@ -43,7 +43,8 @@ func (m *mailbox) put(f func()) bool {
 	return true
 }
 
-// call queues f and waits until it has run.
+// call queues f and waits until it has run. When it returns an error f may
+// still run, so the caller then leaves alone what f writes.
 func (m *mailbox) call(ctx context.Context, f func()) error {
 	ran := make(chan struct{})
 	if !m.put(func() { defer close(ran); f() }) {

@@ -76,7 +76,7 @@ func (s *Scheduler) register(r *firnpb.RegisterRequest) error {
 		slots: int(r.GetSlots()), memory: r.GetMemoryBytes(), seen: time.Now(),
 		running: map[string]*attempt{}, conn: conn, rpc: firnpb.NewExecutorServiceClient(conn), outbox: newMailbox(nil),
 	}
-	e.life, e.end = context.WithCancel(s.life)
+	e.life, e.end = context.WithCancel(context.Background())
 	s.state.executors[e.id] = e
 	close(s.state.arrived)
 	s.state.arrived = make(chan struct{})
@@ -105,7 +105,7 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 	for id := range e.running {
 		delete(s.state.attempts, id)
 	}
-	s.dropExecutor(e)
+	s.dropExecutor(e, 0)
 	for fp, j := range s.state.cached {
 		if j.resultOn(e.id) {
 			delete(s.state.cached, fp)
@@ -118,10 +118,11 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 	}
 }
 
-// dropExecutor ends what belongs to the executor on this side.
-func (s *Scheduler) dropExecutor(e *executor) {
+// dropExecutor ends what belongs to the executor on this side. Calls that wait
+// in its outbox are still made for as long as grace allows.
+func (s *Scheduler) dropExecutor(e *executor, grace time.Duration) {
 	delete(s.state.executors, e.id)
-	e.end()
+	timer := time.AfterFunc(grace, e.end)
 	s.state.polls = slices.DeleteFunc(s.state.polls, func(p *poll) bool {
 		if p.executor == e {
 			close(p.tasks)
@@ -131,6 +132,8 @@ func (s *Scheduler) dropExecutor(e *executor) {
 	})
 	s.wg.Go(func() {
 		e.outbox.close()
+		timer.Stop()
+		e.end()
 		if err := e.conn.Close(); err != nil {
 			s.log.Debug("connection ended badly", slog.String("executor", e.id), slog.Any("error", err))
 		}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/graph"
 )
 
@@ -473,27 +475,41 @@ func TestRoot28_WholeJobFreedAtSuccess(t *testing.T) {
 	}
 }
 
+// slowCommitter takes its time before it looks at anything.
+type slowCommitter struct {
+	Committer
+	hold *stop
+}
+
+func (c slowCommitter) Run(ctx context.Context, r committer.Root) (commit.Report, error) {
+	c.hold.wait()
+	return c.Committer.Run(ctx, r)
+}
+
 func TestRoot29_CancelledJobFreedAfterTheRootStopped(t *testing.T) {
-	h := start(t, nil)
 	hold := newStop()
-	e := startExecutor(t, h.s, executorOptions{id: "e1", onGet: hold.wait})
-	defer close(hold.release)
+	h := start(t, func(c *Config) {
+		c.newCommitter = func(c Config) Committer {
+			return slowCommitter{committer.New(committer.Config{Open: c.Catalogs.OpenTable}), hold}
+		}
+	})
+	e := startExecutor(t, h.s, executorOptions{id: "e1"})
 	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
-	receive(t, hold.arrived, "read")
-	var order []string
-	must(t, h.s.loop.call(t.Context(), func() {
-		j := h.s.state.jobs[id]
-		if got := h.s.cancelJob(j); got != graph.AnswerCancelled {
-			t.Errorf("cancel: %s", got)
-		}
-		// In the same turn of the loop: the root can't have stopped yet.
-		if len(e.freed) == 0 {
-			order = append(order, "kept")
-		}
-	}))
+	receive(t, hold.arrived, "root")
+	resp, err := h.client.CancelJob(t.Context(), &firnpb.JobRequest{JobId: id})
+	must(t, err)
+	wantState(t, resp.GetJob(), graph.Cancelled, commit.CommitNone)
+	// Whatever was sent to the executor has arrived when its outbox is empty.
+	var outbox *mailbox
+	must(t, h.s.loop.call(t.Context(), func() { outbox = h.s.state.executors["e1"].outbox }))
+	must(t, outbox.call(t.Context(), func() {}))
+	if len(e.freed) != 0 {
+		t.Fatalf("freed %v while the root may read it", <-e.freed)
+	}
+	close(hold.release)
 	f := receive(t, e.freed, "free")
-	if len(order) != 1 || f.GetJobId() != id || len(f.GetStages()) != 0 {
-		t.Fatalf("%v, freed %v", order, f)
+	if f.GetJobId() != id || len(f.GetStages()) != 0 {
+		t.Fatalf("freed %v, want the whole job", f)
 	}
 	wantState(t, h.get(id), graph.Cancelled, commit.CommitNone)
 }

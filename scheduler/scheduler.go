@@ -184,7 +184,7 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	}
 	stopped := make(chan struct{})
 	go func() { s.server.GracefulStop(); close(stopped) }()
-	grace, stopGrace := context.WithTimeout(ctx, time.Second)
+	grace, stopGrace := context.WithTimeout(ctx, closeGrace)
 	defer stopGrace()
 	select {
 	case <-stopped:
@@ -197,7 +197,7 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	s.roots.Wait()
 	_ = s.loop.call(context.WithoutCancel(ctx), func() {
 		for _, e := range s.state.executors {
-			s.dropExecutor(e)
+			s.dropExecutor(e, closeGrace)
 		}
 	})
 	s.loop.close()
@@ -205,6 +205,9 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	s.scribe.close()
 	return errors.Join(s.flight.Close(), s.journal.Close())
 }
+
+// closeGrace is how long Close waits for peers to end their calls.
+const closeGrace = time.Second
 
 // ticks lets the event loop look at the time.
 func (s *Scheduler) ticks() {

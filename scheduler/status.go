@@ -48,9 +48,12 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 	for i, r := range st.Rejects {
 		st.Rejects[i] = strings.ToValidUTF8(r, "\uFFFD")
 	}
-	if j.report != nil {
+	switch {
+	case j.report != nil:
 		st.Report = reportOf(*j.report)
 		st.Rows = j.report.Rows
+	case j.target.Name != "" && j.hasEnded():
+		st.Report = reportOf(commit.Report{Table: j.target, Operation: commit.OperationAppend, State: j.commitState()})
 	}
 	return st
 }

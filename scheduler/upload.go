@@ -77,7 +77,7 @@ func (s *Scheduler) useUpload(ctx context.Context, j *job, id string) (plan.Uplo
 			}),
 		}}
 	}); cerr != nil {
-		err = cerr
+		return plan.Upload{}, nil, cerr
 	}
 	return res, columns, err
 }

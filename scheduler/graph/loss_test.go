@@ -256,6 +256,8 @@ func TestReportsThatDoNotAddUp(t *testing.T) {
 		"partition twice":    func(s *graph.TaskSucceeded) { s.Outputs[1].Partition = 0 },
 		"partition too high": func(s *graph.TaskSucceeded) { s.Outputs[1].Partition = 3 },
 		"negative partition": func(s *graph.TaskSucceeded) { s.Outputs[1].Partition = -1 },
+		"partition missing":  func(s *graph.TaskSucceeded) { s.Outputs, s.Rows = s.Outputs[:2], 20 },
+		"no output":          func(s *graph.TaskSucceeded) { s.Outputs, s.Rows = nil, 0 },
 		"rows differ":        func(s *graph.TaskSucceeded) { s.Rows++ },
 		"negative rows":      func(s *graph.TaskSucceeded) { s.Outputs[0].Rows, s.Outputs[1].Rows = -10, 30 },
 		"negative bytes":     func(s *graph.TaskSucceeded) { s.Bytes = -1 },

@@ -143,16 +143,17 @@ func (g *Graph) taskSucceeded(ev TaskSucceeded) {
 	g.settle()
 }
 
-// checkOutputs proves what can be proven of a success by its numbers alone: no
-// partition twice or out of range, and rows that add up. Manifests have one
+// checkOutputs proves what can be proven of a success by its numbers alone:
+// every partition once and no other, and rows that add up. Manifests have one
 // row for each file.
 func checkOutputs(s StageSpec, ev TaskSucceeded) error {
+	want := max(s.Outputs, 1)
 	seen := make(map[int]bool, len(ev.Outputs))
 	var rows int64
 	for _, o := range ev.Outputs {
 		switch {
-		case o.Partition < 0 || o.Partition >= max(s.Outputs, 1):
-			return errReport(ev, fmt.Sprintf("output partition %d of %d", o.Partition, s.Outputs))
+		case o.Partition < 0 || o.Partition >= want:
+			return errReport(ev, fmt.Sprintf("output partition %d of %d", o.Partition, want))
 		case seen[o.Partition]:
 			return errReport(ev, fmt.Sprintf("output partition %d stands twice", o.Partition))
 		case o.Rows < 0 || o.Bytes < 0:
@@ -162,6 +163,8 @@ func checkOutputs(s StageSpec, ev TaskSucceeded) error {
 		rows += o.Rows
 	}
 	switch {
+	case len(seen) < want:
+		return errReport(ev, fmt.Sprintf("%d of %d output partitions", len(seen), want))
 	case ev.Rows < 0 || ev.Bytes < 0 || ev.Files < 0 || ev.Rejected < 0:
 		return errReport(ev, "a count is negative")
 	case s.Manifests && rows != int64(ev.Files):

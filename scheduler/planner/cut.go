@@ -40,7 +40,10 @@ func (j *Job) walk(n plan.Node) (part, error) {
 		if n.Parallel && len(n.Partitions) > 0 {
 			tasks = len(n.Partitions)
 		}
-		return part{top: n, tasks: tasks, deterministic: n.Deterministic}, nil
+		// Rows that come out of a join, an aggregate or a limit have no order to
+		// rely on, so only a row-wise query gives each output partition the same
+		// rows each time.
+		return part{top: n, tasks: tasks, deterministic: n.Deterministic && n.Parallel}, nil
 	case *plan.Exchange:
 		p, err := j.walk(n.Input)
 		if err != nil {

@@ -78,6 +78,11 @@ func TestDeterministic(t *testing.T) {
 	if stable := planned(t, write(hash(q, 2)), planner.Options{}); !stable.Stages[0].Deterministic {
 		t.Error("a deterministic query makes a deterministic stage")
 	}
+	whole := query(1)
+	whole.Deterministic = true
+	if j := planned(t, write(hash(whole, 2)), planner.Options{}); j.Stages[0].Deterministic {
+		t.Error("a whole query gives its rows in no order to rely on")
+	}
 	if one := planned(t, write(query(3)), planner.Options{}); !one.Stages[0].Deterministic {
 		t.Error("a task with one output is read as a whole")
 	}
