@@ -220,3 +220,32 @@ func (w *countingWriter) Commit(ctx context.Context) error {
 	w.store.open--
 	return w.Writer.Commit(ctx)
 }
+
+// TestReturningPartitionsEndTheGuess: input that looked clustered and isn't
+// costs each partition one file too many, not one each time.
+func TestReturningPartitionsEndTheGuess(t *testing.T) {
+	tb := keyed(t)
+	tb.opts.OpenFiles = 2
+	w := tb.open(t)
+	for range 5 {
+		for k := range 3 {
+			for range 10 {
+				b := tb.batch(t, fmt.Sprintf(`[{"k":%d,"v":"x"}]`, k))
+				if err := w.Write(context.Background(), b); err != nil {
+					t.Fatal(err)
+				}
+				b.Release()
+			}
+		}
+	}
+	files, err := w.Close(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 4 {
+		t.Errorf("%d files, want 4: the first partition has two", len(files))
+	}
+	if n := len(tb.column(t, "k", files...)); n != 150 {
+		t.Errorf("%d rows, 150 were written", n)
+	}
+}

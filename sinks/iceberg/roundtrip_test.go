@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/schema"
 	"github.com/apache/iceberg-go"
@@ -208,5 +209,19 @@ func TestCasts(t *testing.T) {
 		if got := strings.Join(tb.column(t, name, files...), " "); got != want {
 			t.Errorf("column %s: %s, want %s", name, got, want)
 		}
+	}
+}
+
+// TestElementsUnderNullLists: Arrow allows a null list to cover elements, the
+// Parquet writer doesn't.
+func TestElementsUnderNullLists(t *testing.T) {
+	tb := newTable(t, iceberg.NewSchema(0, field(1, "l", &iceberg.ListType{ElementID: 2, Element: p.Int32, ElementRequired: true})), nil, nil)
+	whole := jsonBatch(t, arrow.NewSchema([]arrow.Field{{Name: "l", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true}}, nil), `[{"l":[1]},{"l":[2,null]},{"l":[3,4]}]`)
+	defer whole.Release()
+	d := whole.Column(0).Data()
+	data := array.NewData(d.DataType(), 3, []*memory.Buffer{memory.NewBufferBytes([]byte{0b101}), d.Buffers()[1]}, d.Children(), 1, 0)
+	files := tb.write(t, withColumn(whole.Schema(), array.MakeFromData(data)))
+	if got := strings.Join(tb.column(t, "l", files...), " "); got != "[1] (null) [3,4]" {
+		t.Errorf("read %s", got)
 	}
 }
