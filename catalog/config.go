@@ -1,7 +1,7 @@
 package catalog
 
 import (
-	"fmt"
+	"errors"
 	"maps"
 	"strings"
 
@@ -42,13 +42,13 @@ func (c Config) storage() map[string]string {
 func (c Config) check(seen map[string]bool) error {
 	switch {
 	case c.Name == "":
-		return configError(c.Name, fmt.Errorf("it has no name"))
+		return configError(c.Name, errors.New("it has no name"))
 	case strings.ContainsAny(c.Name, "./\x00"):
-		return configError(c.Name, fmt.Errorf("a name can't hold a dot or a slash"))
+		return configError(c.Name, errors.New("a name can't hold a dot or a slash"))
 	case seen[c.Name]:
-		return configError(c.Name, fmt.Errorf("the name stands twice"))
+		return configError(c.Name, errors.New("the name stands twice"))
 	case c.URI == "":
-		return configError(c.Name, fmt.Errorf("it has no uri"))
+		return configError(c.Name, errors.New("it has no uri"))
 	}
 	seen[c.Name] = true
 	return nil

@@ -34,13 +34,13 @@ func TestMain(m *testing.M) {
 
 var airT = commit.TableName{Catalog: "lake", Namespace: []string{"air"}, Name: "t"}
 
-func testSchema(t testing.TB) []byte {
-	t.Helper()
+func testSchema(tb testing.TB) []byte {
+	tb.Helper()
 	b, err := json.Marshal(ice.NewSchema(0,
 		ice.NestedField{ID: 1, Name: "id", Type: ice.PrimitiveTypes.Int64, Required: true},
 		ice.NestedField{ID: 2, Name: "k", Type: ice.PrimitiveTypes.String}))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }
@@ -55,59 +55,59 @@ type harness struct {
 
 var _ committest.Rollbacker = (*harness)(nil)
 
-func newHarness(t testing.TB, set *Set, lib icecatalog.Catalog) *harness {
-	t.Helper()
+func newHarness(tb testing.TB, set *Set, lib icecatalog.Catalog) *harness {
+	tb.Helper()
 	h := &harness{set: set, lib: lib}
 	if err := set.CreateNamespace(context.Background(), "lake", airT.Namespace, nil, true); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	h.Recreate(t)
+	h.Recreate(tb)
 	return h
 }
 
-func (h *harness) Recreate(t testing.TB) {
-	t.Helper()
-	def := sql.TableDef{Name: airT, Format: "iceberg", SchemaJSON: testSchema(t)}
+func (h *harness) Recreate(tb testing.TB) {
+	tb.Helper()
+	def := sql.TableDef{Name: airT, Format: "iceberg", SchemaJSON: testSchema(tb)}
 	if err := h.set.CreateTable(context.Background(), def); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func (h *harness) Drop(t testing.TB) {
-	t.Helper()
+func (h *harness) Drop(tb testing.TB) {
+	tb.Helper()
 	if err := h.set.DropTable(context.Background(), airT, false); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func (h *harness) Open(t testing.TB) commit.Table {
-	t.Helper()
+func (h *harness) Open(tb testing.TB) commit.Table {
+	tb.Helper()
 	tbl, err := h.set.OpenTable(context.Background(), airT)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return tbl
 }
 
-func (h *harness) pin(t testing.TB) plan.Pinned {
-	t.Helper()
+func (h *harness) pin(tb testing.TB) plan.Pinned {
+	tb.Helper()
 	p, err := h.set.Pin(context.Background(), airT)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return p
 }
 
-func (h *harness) Unit(t testing.TB, key string, files, rows int) commit.Unit {
-	t.Helper()
-	p := h.pin(t)
+func (h *harness) Unit(tb testing.TB, key string, files, rows int) commit.Unit {
+	tb.Helper()
+	p := h.pin(tb)
 	schema, err := format.ParseSchema(p.SchemaJSON)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	spec, err := format.ParseSpec(p.SpecJSON, schema)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	h.n++
 	u := commit.Unit{
@@ -116,15 +116,15 @@ func (h *harness) Unit(t testing.TB, key string, files, rows int) commit.Unit {
 		Prefix: fmt.Sprintf("%s/j-%d/", p.DataLocation, h.n),
 		Token:  commit.NewToken(commit.TokenInput{Key: key, TableUUID: p.UUID, Branch: commit.MainBranch}),
 	}
-	raw := ids(t, schema, rows)
+	raw := ids(tb, schema, rows)
 	for i := range files {
 		f := commit.File{Path: fmt.Sprintf("%s%05d.parquet", u.Prefix, i), Format: "PARQUET", SchemaID: u.SchemaID, SpecID: u.SpecID, Rows: int64(rows), Size: int64(len(raw))}
 		local := strings.TrimPrefix(f.Path, "file://")
 		if err := os.MkdirAll(filepath.Dir(local), 0o750); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if err := os.WriteFile(local, raw, 0o600); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		u.Files = append(u.Files, f)
 		u.Rows += f.Rows
@@ -149,99 +149,99 @@ func batch(schema *arrow.Schema, rows int) arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-func ids(t testing.TB, schema *ice.Schema, rows int) []byte {
-	t.Helper()
+func ids(tb testing.TB, schema *ice.Schema, rows int) []byte {
+	tb.Helper()
 	as, err := format.ArrowSchema(schema)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	rec := batch(as, rows)
 	defer rec.Release()
 	var buf bytes.Buffer
 	w, err := pqarrow.NewFileWriter(as, &buf, nil, pqarrow.DefaultWriterProps())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := w.Write(rec); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return buf.Bytes()
 }
 
-func (h *harness) load(t testing.TB) *table.Table {
-	t.Helper()
+func (h *harness) load(tb testing.TB) *table.Table {
+	tb.Helper()
 	tbl, err := h.lib.LoadTable(context.Background(), identifier(airT))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return tbl
 }
 
-func (h *harness) Rows(t testing.TB) int64 {
-	t.Helper()
-	at, err := h.load(t).Scan().ToArrowTable(context.Background())
+func (h *harness) Rows(tb testing.TB) int64 {
+	tb.Helper()
+	at, err := h.load(tb).Scan().ToArrowTable(context.Background())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer at.Release()
 	return at.NumRows()
 }
 
-func (h *harness) Exists(t testing.TB, path string) bool {
-	t.Helper()
+func (h *harness) Exists(tb testing.TB, path string) bool {
+	tb.Helper()
 	_, err := os.Stat(strings.TrimPrefix(path, "file://"))
 	return err == nil
 }
 
-func (h *harness) Foreign(t testing.TB) {
-	t.Helper()
-	tbl := h.load(t)
+func (h *harness) Foreign(tb testing.TB) {
+	tb.Helper()
+	tbl := h.load(tb)
 	as, err := format.ArrowSchema(tbl.Schema())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	rec := batch(as, 1)
 	defer rec.Release()
 	at := array.NewTableFromRecords(as, []arrow.RecordBatch{rec})
 	defer at.Release()
 	if _, err := tbl.AppendTable(context.Background(), at, 1, nil); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func (h *harness) tx(t testing.TB, change func(*table.Transaction) error) {
-	t.Helper()
-	tx := h.load(t).NewTransaction()
+func (h *harness) tx(tb testing.TB, change func(*table.Transaction) error) {
+	tb.Helper()
+	tx := h.load(tb).NewTransaction()
 	if err := change(tx); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if _, err := tx.Commit(context.Background()); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func (h *harness) AddColumn(t testing.TB) {
-	h.tx(t, func(tx *table.Transaction) error {
+func (h *harness) AddColumn(tb testing.TB) {
+	h.tx(tb, func(tx *table.Transaction) error {
 		return tx.UpdateSchema(true, false).AddColumn([]string{"extra"}, ice.PrimitiveTypes.Int32, "", false, nil).Commit()
 	})
 }
 
-func (h *harness) ChangeSpec(t testing.TB) {
-	h.tx(t, func(tx *table.Transaction) error {
+func (h *harness) ChangeSpec(tb testing.TB) {
+	h.tx(tb, func(tx *table.Transaction) error {
 		return tx.UpdateSpec(true).AddField("id", ice.BucketTransform{NumBuckets: 4}, "id_bucket").Commit()
 	})
 }
 
-func (h *harness) Rollback(t testing.TB) {
-	t.Helper()
-	tbl := h.load(t)
+func (h *harness) Rollback(tb testing.TB) {
+	tb.Helper()
+	tbl := h.load(tb)
 	parent := *tbl.CurrentSnapshot().ParentSnapshotID
 	_, _, err := h.lib.CommitTable(context.Background(), identifier(airT), nil,
 		[]table.Update{table.NewSetSnapshotRefUpdate(commit.MainBranch, parent, table.BranchRef, 0, 0, 0)})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }

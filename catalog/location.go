@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,7 @@ func newLocation(warehouse, namespaceLocation string, name commit.TableName) (st
 	root := namespaceLocation
 	if root == "" {
 		if warehouse == "" {
-			return "", fmt.Errorf("the catalog has no warehouse, and the namespace no location")
+			return "", errors.New("the catalog has no warehouse, and the namespace no location")
 		}
 		root = warehouse
 		for _, p := range name.Namespace {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	ice "github.com/apache/iceberg-go"
@@ -149,9 +150,7 @@ func (r *restCatalog) Namespaces(ctx context.Context, parent []string) ([][]stri
 		return nil, restError(err)
 	}
 	out := make([][]string, 0, len(all))
-	for _, ns := range all {
-		out = append(out, ns)
-	}
+	out = append(out, all...)
 	slices.SortFunc(out, slices.Compare[[]string])
 	return out, nil
 }
@@ -212,7 +211,7 @@ func (r *restCatalog) Create(ctx context.Context, name commit.TableName, meta ta
 	if props == nil {
 		props = ice.Properties{}
 	}
-	props[table.PropertyFormatVersion] = fmt.Sprint(meta.Version())
+	props[table.PropertyFormatVersion] = strconv.Itoa(meta.Version())
 	_, err := r.lib.CreateTable(ctx, identifier(name), meta.CurrentSchema(), icecatalog.WithPartitionSpec(&spec), icecatalog.WithProperties(props))
 	if err != nil || meta.Version() >= 3 {
 		return restError(err)

@@ -16,29 +16,29 @@ import (
 	"github.com/firn-project/firn/sql"
 )
 
-func openREST1(t testing.TB, s *restServer, props map[string]string) *Set {
-	t.Helper()
+func openREST1(tb testing.TB, s *restServer, props map[string]string) *Set {
+	tb.Helper()
 	set, err := Open(context.Background(), []Config{{Name: "lake", Type: "rest", URI: s.URL, Warehouse: "wh", Properties: props}})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := set.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return set
 }
 
-func restHarness(t testing.TB) (*restServer, *harness) {
-	t.Helper()
-	s := newRESTServer(t)
+func restHarness(tb testing.TB) (*restServer, *harness) {
+	tb.Helper()
+	s := newRESTServer(tb)
 	lib, err := icerest.NewCatalog(context.Background(), "lake", s.URL)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { lib.Close() })
-	return s, newHarness(t, openREST1(t, s, nil), lib)
+	tb.Cleanup(func() { lib.Close() })
+	return s, newHarness(tb, openREST1(tb, s, nil), lib)
 }
 
 func TestRESTConformance(t *testing.T) {

@@ -142,7 +142,7 @@ func (h *restHTTP) getJSONOnce(ctx context.Context, url string, into any) error 
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	defer drain(resp.Body)
 	if resp.StatusCode != http.StatusOK {
 		return &statusError{resp.StatusCode, errorText(resp.Body)}
@@ -163,7 +163,7 @@ func (h *restHTTP) delete(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= 300 {
 		return &statusError{resp.StatusCode, errorText(resp.Body)}
 	}
@@ -196,7 +196,7 @@ func (h *restHTTP) postOnce(ctx context.Context, url string, body []byte) commit
 	if err != nil {
 		return commit.Answer{Class: commit.AnswerAmbiguous, Err: err}
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	a := commit.Answer{Class: classOf(resp.StatusCode), Status: resp.StatusCode}
 	if a.Class == commit.AnswerAuth {
 		h.auth.reset()
@@ -314,7 +314,7 @@ func (b *bearer) fetch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("get a catalog token: %w", err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%w: get a catalog token from %s: status %d", errPermission, b.endpoint, resp.StatusCode)
 	}

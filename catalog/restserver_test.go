@@ -56,8 +56,8 @@ type serverTable struct {
 	location string
 }
 
-func newRESTServer(t testing.TB) *restServer {
-	s := &restServer{t: t, dir: t.TempDir(), namespaces: map[string]map[string]string{}, tables: map[string]*serverTable{}}
+func newRESTServer(tb testing.TB) *restServer {
+	s := &restServer{t: tb, dir: tb.TempDir(), namespaces: map[string]map[string]string{}, tables: map[string]*serverTable{}}
 	mux := http.NewServeMux()
 	for pattern, f := range map[string]http.HandlerFunc{
 		"GET /v1/config":                                  s.config,
@@ -85,7 +85,7 @@ func newRESTServer(t testing.TB) *restServer {
 		})
 	}
 	s.Server = httptest.NewServer(mux)
-	t.Cleanup(s.Close)
+	tb.Cleanup(s.Close)
 	return s
 }
 

@@ -75,7 +75,7 @@ func (a *sqlAttachment) Send(ctx context.Context, c iceberg.Change) commit.Answe
 	if err != nil {
 		return a.answer(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	r, err := conn.ExecContext(ctx, `UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ?
 		WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND metadata_location = ?`,
 		c.To, c.From, a.catalog.name, ns, a.name.Name, c.From)

@@ -225,7 +225,7 @@ func (s *sqlCatalog) namespaceKey(ctx context.Context, ns []string) (string, err
 	if err != nil {
 		return "", err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var key string
 		if err := rows.Scan(&key); err != nil {

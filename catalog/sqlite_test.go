@@ -21,31 +21,31 @@ import (
 	"github.com/firn-project/firn/sql"
 )
 
-func openSet(t testing.TB, dir string) *Set {
-	t.Helper()
+func openSet(tb testing.TB, dir string) *Set {
+	tb.Helper()
 	s, err := Open(context.Background(), []Config{{Name: "lake", Type: "sql", URI: "sqlite://" + dir + "/catalog.db", Warehouse: dir + "/warehouse"}})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return s
 }
 
 // library opens the same file as iceberg-go's catalog does for others.
-func library(t testing.TB, dir string) *icesql.Catalog {
-	t.Helper()
+func library(tb testing.TB, dir string) *icesql.Catalog {
+	tb.Helper()
 	db, err := stdsql.Open("sqlite", "file:"+dir+"/catalog.db?_pragma=busy_timeout(10000)")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { db.Close() })
+	tb.Cleanup(func() { db.Close() })
 	lib, err := icesql.NewCatalog("lake", db, icesql.SQLite, ice.Properties{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return lib
 }

@@ -16,7 +16,7 @@ import (
 // call at a time and carries that call's context, because the library's
 // interface has none. It can't write or delete.
 type fileIO struct {
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // the library's interface has none
 	store objstore.Store
 }
 

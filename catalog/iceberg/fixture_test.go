@@ -90,12 +90,12 @@ func byK() *ice.PartitionSpec {
 	return &s
 }
 
-func newFixture(t testing.TB, schema *ice.Schema, spec *ice.PartitionSpec, props map[string]string) *fixture {
-	t.Helper()
-	f := &fixture{t: t, dir: t.TempDir(), cat: &pointers{}, store: objstore.New(objstore.Config{}), now: time.Now()}
+func newFixture(tb testing.TB, schema *ice.Schema, spec *ice.PartitionSpec, props map[string]string) *fixture {
+	tb.Helper()
+	f := &fixture{t: tb, dir: tb.TempDir(), cat: &pointers{}, store: objstore.New(objstore.Config{}), now: time.Now()}
 	meta, err := table.NewMetadata(schema, spec, table.UnsortedSortOrder, "file://"+f.dir, props)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	f.publish(meta)
 	f.reopen()
@@ -202,24 +202,24 @@ func (f *fixture) file(partitioned bool, rs []row) commit.File {
 	return out
 }
 
-func writeParquet(t testing.TB, path string, schema *arrow.Schema, rec arrow.RecordBatch) int64 {
-	t.Helper()
+func writeParquet(tb testing.TB, path string, schema *arrow.Schema, rec arrow.RecordBatch) int64 {
+	tb.Helper()
 	var buf bytes.Buffer
 	w, err := pqarrow.NewFileWriter(schema, &buf, nil, pqarrow.DefaultWriterProps())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := w.Write(rec); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := os.WriteFile(path, buf.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return int64(buf.Len())
 }
@@ -281,10 +281,10 @@ func (f *fixture) ids(filter ice.BooleanExpression) []int64 {
 
 func all() ice.BooleanExpression { return ice.AlwaysTrue{} }
 
-func sameIDs(t testing.TB, what string, got []int64, want ...int64) {
-	t.Helper()
+func sameIDs(tb testing.TB, what string, got []int64, want ...int64) {
+	tb.Helper()
 	if !slices.Equal(got, want) {
-		t.Errorf("%s: ids %v, want %v", what, got, want)
+		tb.Errorf("%s: ids %v, want %v", what, got, want)
 	}
 }
 
@@ -320,11 +320,11 @@ func (f *fixture) manifests() []ice.ManifestFile {
 	return ms
 }
 
-func number(t testing.TB, m map[string]string, key string) int64 {
-	t.Helper()
+func number(tb testing.TB, m map[string]string, key string) int64 {
+	tb.Helper()
 	n, err := strconv.ParseInt(m[key], 10, 64)
 	if err != nil {
-		t.Errorf("%s: %v", key, err)
+		tb.Errorf("%s: %v", key, err)
 	}
 	return n
 }

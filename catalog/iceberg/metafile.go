@@ -55,12 +55,12 @@ func readAll(ctx context.Context, store objstore.Store, location string) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	defer o.Close()
+	defer func() { _ = o.Close() }()
 	if o.Size() > maxMetadataSize {
 		return nil, fmt.Errorf("%s: %d bytes are too many for a metadata file", location, o.Size())
 	}
 	b := make([]byte, o.Size())
-	if n, err := o.ReadAt(b, 0); err != nil && !(errors.Is(err, io.EOF) && n == len(b)) {
+	if n, err := o.ReadAt(b, 0); err != nil && (n < len(b) || !errors.Is(err, io.EOF)) {
 		return nil, fmt.Errorf("read %s: %w", location, err)
 	}
 	return b, nil

@@ -47,8 +47,7 @@ func (m *Metadata) Scan(ctx context.Context, store objstore.Store, p plan.Pinned
 	}
 	live, err := m.readEntries(ctx, store, manifests)
 	if err != nil {
-		var unsupported *unsupportedError
-		if errors.As(err, &unsupported) {
+		if _, ok := errors.AsType[*unsupportedError](err); ok {
 			return plan.Source{}, newError(commit.CodeTableUnsupported, "read table", name, err)
 		}
 		return plan.Source{}, newError(commit.CodeMetadataInvalid, "read table", name, err)

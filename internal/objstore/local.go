@@ -252,23 +252,22 @@ func (localStore) List(ctx context.Context, prefix string) iter.Seq2[Info, error
 			yield(Info{}, err)
 			return
 		}
-		l := lister{ctx: ctx, prefix: p, head: strings.TrimSuffix(prefix, p), yield: yield}
-		l.dir(p[:strings.LastIndexByte(p, '/')+1])
+		l := lister{prefix: p, head: strings.TrimSuffix(prefix, p), yield: yield}
+		l.dir(ctx, p[:strings.LastIndexByte(p, '/')+1])
 	}
 }
 
 // lister walks directories in the order of whole paths, which is not the order
 // of names: "a.b" comes before "a/b".
 type lister struct {
-	ctx    context.Context
 	prefix string
 	// head is what the caller's URIs have before the path.
 	head  string
 	yield func(Info, error) bool
 }
 
-func (l *lister) dir(dir string) bool {
-	if err := l.ctx.Err(); err != nil {
+func (l *lister) dir(ctx context.Context, dir string) bool {
+	if err := ctx.Err(); err != nil {
 		return l.yield(Info{}, err) && false
 	}
 	entries, err := os.ReadDir(dir)
@@ -292,7 +291,7 @@ func (l *lister) dir(dir string) bool {
 			if !strings.HasPrefix(path, l.prefix) && !strings.HasPrefix(l.prefix, path) {
 				continue
 			}
-			if !l.dir(path) {
+			if !l.dir(ctx, path) {
 				return false
 			}
 		case strings.HasPrefix(path, l.prefix) && !strings.HasSuffix(path, tempSuffix):

@@ -114,7 +114,7 @@ type s3Object struct {
 	bucket, key string
 	etag        *string
 	size        int64
-	ctx         context.Context
+	ctx         context.Context //nolint:containedctx // io.ReaderAt has none
 	cancel      context.CancelFunc
 }
 

@@ -32,12 +32,12 @@ type s3Writer struct {
 	store            *s3Store
 	uri, bucket, key string
 	name             string
-	ctx              context.Context
+	ctx              context.Context //nolint:containedctx // io.Writer has none
 
 	buf      []byte
 	uploadID *string
 	group    *errgroup.Group
-	gctx     context.Context
+	gctx     context.Context //nolint:containedctx // that of group
 	next     int32
 	done     bool
 

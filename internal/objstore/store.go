@@ -171,14 +171,14 @@ func Remote(uri string) bool {
 // the URI, and wraps the sentinel that fits beside the store's own error.
 func storageError(op, uri string, sentinel, err error) error {
 	code := commit.CodeStorage
-	switch sentinel {
-	case ErrNotFound:
+	switch {
+	case errors.Is(sentinel, ErrNotFound):
 		code = commit.CodeStorageNotFound
-	case ErrExists:
+	case errors.Is(sentinel, ErrExists):
 		code = commit.CodeStorageExists
-	case ErrPermission:
+	case errors.Is(sentinel, ErrPermission):
 		code = commit.CodeStoragePermission
-	case ErrFull:
+	case errors.Is(sentinel, ErrFull):
 		code = commit.CodeStorageFull
 	}
 	cause := err

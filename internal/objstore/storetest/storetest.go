@@ -51,7 +51,7 @@ func get(t *testing.T, s objstore.Store, uri string) []byte {
 	if err != nil {
 		t.Fatalf("open %s: %v", uri, err)
 	}
-	defer o.Close()
+	defer func() { _ = o.Close() }()
 	b, err := io.ReadAll(io.NewSectionReader(o, 0, o.Size()))
 	if err != nil {
 		t.Fatalf("read %s: %v", uri, err)
@@ -91,6 +91,7 @@ func put(t *testing.T, s objstore.Store, uri string, b []byte) {
 }
 
 func testCreate(t *testing.T, s objstore.Store, prefix string, big int) {
+	t.Helper()
 	for _, n := range []int{0, 1, 1000, big, big + 17} {
 		uri := fmt.Sprintf("%sa/b c/%d.bin", prefix, n)
 		w, err := s.Create(t.Context(), uri)
@@ -124,6 +125,7 @@ func testCreate(t *testing.T, s objstore.Store, prefix string, big int) {
 }
 
 func testExists(t *testing.T, s objstore.Store, prefix string, big int) {
+	t.Helper()
 	for _, n := range []int{10, big + 1} {
 		uri := fmt.Sprintf("%s%d", prefix, n)
 		put(t, s, uri, []byte("first"))
@@ -159,6 +161,7 @@ func testExists(t *testing.T, s objstore.Store, prefix string, big int) {
 }
 
 func testRace(t *testing.T, s objstore.Store, prefix string, _ int) {
+	t.Helper()
 	const writers = 8
 	for round := range 5 {
 		uri := fmt.Sprintf("%s%d", prefix, round)
@@ -189,6 +192,7 @@ func testRace(t *testing.T, s objstore.Store, prefix string, _ int) {
 }
 
 func testAbort(t *testing.T, s objstore.Store, prefix string, big int) {
+	t.Helper()
 	for _, n := range []int{0, 10, big + 1} {
 		uri := fmt.Sprintf("%s%d", prefix, n)
 		w, err := s.Create(t.Context(), uri)
@@ -210,6 +214,7 @@ func testAbort(t *testing.T, s objstore.Store, prefix string, big int) {
 }
 
 func testCancelled(t *testing.T, s objstore.Store, prefix string, big int) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w, err := s.Create(ctx, prefix+"x")
 	if err != nil {
@@ -235,13 +240,14 @@ func testCancelled(t *testing.T, s objstore.Store, prefix string, big int) {
 }
 
 func testReadAt(t *testing.T, s objstore.Store, prefix string, _ int) {
+	t.Helper()
 	want := content(1000)
 	put(t, s, prefix+"x", want)
 	o, err := s.Open(t.Context(), prefix+"x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
+	defer func() { _ = o.Close() }()
 	for _, c := range []struct {
 		off  int64
 		n    int
@@ -267,6 +273,7 @@ func testReadAt(t *testing.T, s objstore.Store, prefix string, _ int) {
 }
 
 func testMissing(t *testing.T, s objstore.Store, prefix string, _ int) {
+	t.Helper()
 	for _, uri := range []string{prefix + "no", prefix + "no/such/thing"} {
 		_, err := s.Open(t.Context(), uri)
 		if !errors.Is(err, objstore.ErrNotFound) || !strings.Contains(err.Error(), uri) {
@@ -288,6 +295,7 @@ func testMissing(t *testing.T, s objstore.Store, prefix string, _ int) {
 }
 
 func testList(t *testing.T, s objstore.Store, prefix string, _ int) {
+	t.Helper()
 	// In the order of whole names, in which "a.b" stands before "a/b".
 	names := []string{"a-b", "a.b", "a/b", "a/c/d", "a0", "b"}
 	for _, i := range rand.Perm(len(names)) {
@@ -308,7 +316,10 @@ func testList(t *testing.T, s objstore.Store, prefix string, _ int) {
 		}
 	}
 	n := 0
-	for range s.List(t.Context(), prefix) {
+	for _, err := range s.List(t.Context(), prefix) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		n++
 		break
 	}
@@ -318,6 +329,7 @@ func testList(t *testing.T, s objstore.Store, prefix string, _ int) {
 }
 
 func testOddNames(t *testing.T, s objstore.Store, prefix string, _ int) {
+	t.Helper()
 	for _, name := range []string{"k=a%2Fb/x.parquet", "k=ü 雪/x", "k=%25/x", "a+b&c", "dots..in/na..me"} {
 		uri := prefix + name
 		put(t, s, uri, []byte(name))
@@ -331,6 +343,7 @@ func testOddNames(t *testing.T, s objstore.Store, prefix string, _ int) {
 }
 
 func testBadLocation(t *testing.T, s objstore.Store, _ string, _ int) {
+	t.Helper()
 	for _, uri := range []string{"", "relative/x", "gs://bucket/x", "s3://", "s3://bucket", "file://relative/x"} {
 		_, err := s.Open(t.Context(), uri)
 		if code := commit.CodeOf(err); code != commit.CodeStorageLocation {
