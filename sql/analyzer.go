@@ -46,7 +46,7 @@ func (a *Analyzer) Bind(ctx context.Context, st Statement, session plan.Session,
 	opts.Slots = max(opts.Slots, 1)
 	switch body := st.Body.(type) {
 	case *Select:
-		b, err := a.bindQuery(ctx, st.src, body.Query, session, opts)
+		b, err := a.bindQuery(ctx, st.src, body.Query, session, opts, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -70,8 +70,10 @@ type bound struct {
 	items [][]node
 }
 
-// bindQuery parses, rewrites and probes a query.
-func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, session plan.Session, opts BindOptions) (*bound, error) {
+// bindQuery parses, rewrites and probes a query. values, if it isn't nil, may
+// change the rows of a query that is a VALUES list, given by column, and says
+// whether it did.
+func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, session plan.Session, opts BindOptions, values func([][]node) bool) (*bound, error) {
 	raw, err := a.Parser.ParseSelect(ctx, q.Text)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -92,6 +94,9 @@ func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, sess
 		views: map[string]int{}, tables: map[string]string{}, bareClock: map[string]int{}, aliases: map[string]bool{},
 	}
 	b := &bound{items: topItems(rootOf(tree))} // as written: the walk changes constants
+	if values != nil && text(child(rootOf(tree), "from_table"), "type") == "EXPRESSION_LIST" {
+		r.changed = values(b.items)
+	}
 	w := &walker{v: r, ctes: map[string]bool{}}
 	if _, err := w.walk(tree, nil, 0); err != nil {
 		return nil, err

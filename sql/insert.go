@@ -46,7 +46,7 @@ func (a *Analyzer) bindInsert(ctx context.Context, src *source, in *Insert, sess
 	if err != nil {
 		return nil, err
 	}
-	b, err := a.bindQuery(ctx, src, in.Query, session, opts)
+	b, err := a.bindQuery(ctx, src, in.Query, session, opts, func(items [][]node) bool { return t.castStrings(in, items) })
 	if err != nil {
 		return nil, err
 	}
@@ -292,116 +292,6 @@ func (t *target) fits(src *source, in *Insert, b *bound, i, k int) error {
 	return src.errorAt(commit.CodeSQLTypeMismatch, "insert into "+t.pinned.Name.String(), in.Query.Offset,
 		fmt.Sprintf("the query's column %d (%s) is %s and the table's column %s is %s, which may lose something",
 			k+1, have.Name, have.Type, f.Name, t.types[i]), hint)
-}
-
-// allLiterals says whether the expressions are all literals that may stand for
-// a value of the type.
-func allLiterals(items []node, to iceberg.Type) bool {
-	for _, n := range items {
-		if !literalFits(n, to) {
-			return false
-		}
-	}
-	return len(items) > 0
-}
-
-// literalFits says whether a literal written in SQL may be converted to the
-// type: a string to anything but a nested type, numbers to numbers unless
-// digits after the point would go. What doesn't convert fails at run time.
-func literalFits(n node, to iceberg.Type) bool {
-	switch text(n, "class") {
-	case "CONSTANT":
-		return constantFits(child(n, "value"), to)
-	case "FUNCTION":
-		return functionFits(n, to)
-	}
-	return false
-}
-
-func constantFits(value node, to iceberg.Type) bool {
-	if null, _ := value["is_null"].(bool); null {
-		return true
-	}
-	_, isDecimal := to.(iceberg.DecimalType)
-	var isInteger, isFloat bool
-	switch to.(type) {
-	case iceberg.Int32Type, iceberg.Int64Type:
-		isInteger = true
-	case iceberg.Float32Type, iceberg.Float64Type:
-		isFloat = true
-	}
-	typ := child(value, "type")
-	switch text(typ, "id") {
-	case "VARCHAR":
-		_, primitive := to.(iceberg.PrimitiveType)
-		return primitive
-	case "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UHUGEINT", "UBIGINT":
-		return isInteger || isFloat || isDecimal
-	case "DECIMAL":
-		if d, ok := to.(iceberg.DecimalType); ok {
-			return significantScale(value) <= d.Scale()
-		}
-		return isFloat
-	case "DOUBLE", "FLOAT":
-		return isFloat
-	}
-	return false
-}
-
-// significantScale is the number of digits after the point of a decimal
-// literal, without zeros at its end.
-func significantScale(value node) int {
-	info := child(child(value, "type"), "type_info")
-	scale, err := strconv.Atoi(fmt.Sprint(info["scale"]))
-	if err != nil {
-		return 38
-	}
-	if _, wide := value["value"].(node); wide { // a 128-bit value, in two halves
-		return scale
-	}
-	digits := fmt.Sprint(value["value"])
-	for scale > 0 && strings.HasSuffix(digits, "0") {
-		digits, scale = digits[:len(digits)-1], scale-1
-	}
-	if digits == "" || digits == "-" {
-		return 0
-	}
-	return scale
-}
-
-// functionFits is literalFits for what is written as a function in the tree:
-// lists, structs and signs.
-func functionFits(n node, to iceberg.Type) bool {
-	items := list(n, "children")
-	name := text(n, "function_name")
-	switch to := to.(type) {
-	case *iceberg.ListType:
-		if name != "list_value" {
-			return false
-		}
-		for _, item := range items {
-			if c, _ := item.(node); !literalFits(c, to.Element) {
-				return false
-			}
-		}
-		return true
-	case *iceberg.StructType:
-		if name != "struct_pack" || len(items) != len(to.FieldList) {
-			return false
-		}
-		for i, item := range items {
-			c, _ := item.(node)
-			if !strings.EqualFold(text(c, "alias"), to.FieldList[i].Name) || !literalFits(c, to.FieldList[i].Type) {
-				return false
-			}
-		}
-		return true
-	}
-	if name != "-" || len(items) != 1 {
-		return false
-	}
-	c, _ := items[0].(node)
-	return text(child(child(c, "value"), "type"), "id") != "VARCHAR" && literalFits(c, to)
 }
 
 // plan puts exchange, write and commit on the query.

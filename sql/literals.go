@@ -1,0 +1,179 @@
+package sql
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/apache/iceberg-go"
+)
+
+// castStrings makes the strings of a VALUES list what their column is, where
+// other rows of the column aren't strings. DuckDB would make the strings what
+// those are: '2.5' beside 1 becomes 3, and '2020-01-01' beside now() an error.
+func (t *target) castStrings(in *Insert, items [][]node) (changed bool) {
+	for k, column := range items {
+		i := k
+		if in.Columns != nil {
+			if k >= len(in.Columns) {
+				break
+			}
+			i = t.find(in.Columns[k].Name)
+		}
+		if in.ByName || i < 0 || i >= len(t.types) || !mixed(column) {
+			continue
+		}
+		castType := treeType(t.fields[i].Type, t.types[i])
+		for j, n := range column {
+			if s, ok := stringOf(n); ok && castType != nil {
+				column[j] = maps.Clone(n) // as written, for fits
+				cast := castOf("", s, column[j])
+				cast["cast_type"] = castType
+				clear(n)
+				maps.Copy(n, cast)
+				changed = true
+			}
+		}
+	}
+	return changed
+}
+
+// mixed says whether there are strings and something else among expressions.
+// NULL is neither.
+func mixed(items []node) bool {
+	strings, others := false, false
+	for _, n := range items {
+		_, is := stringOf(n)
+		null, _ := child(n, "value")["is_null"].(bool)
+		strings = strings || is
+		others = others || !is && !null
+	}
+	return strings && others
+}
+
+// treeType is a column's type as the parse tree has it; nil for a string and
+// for nested types.
+func treeType(t iceberg.Type, name string) node {
+	switch t := t.(type) {
+	case iceberg.DecimalType:
+		return node{"id": "DECIMAL", "type_info": node{
+			"type": "DECIMAL_TYPE_INFO", "alias": "", "extension_info": nil, "width": t.Precision(), "scale": t.Scale(),
+		}}
+	case iceberg.StringType:
+		return nil
+	case iceberg.PrimitiveType:
+		return node{"id": name, "type_info": nil}
+	}
+	return nil
+}
+
+// allLiterals says whether the expressions are all literals that may stand for
+// a value of the type.
+func allLiterals(items []node, to iceberg.Type) bool {
+	for _, n := range items {
+		if !literalFits(n, to) {
+			return false
+		}
+	}
+	return len(items) > 0
+}
+
+// literalFits says whether a literal written in SQL may be converted to the
+// type: a string to anything but a nested type, numbers to numbers unless
+// digits after the point would go. What doesn't convert fails at run time.
+func literalFits(n node, to iceberg.Type) bool {
+	switch text(n, "class") {
+	case "CONSTANT":
+		return constantFits(child(n, "value"), to)
+	case "FUNCTION":
+		return functionFits(n, to)
+	}
+	return false
+}
+
+func constantFits(value node, to iceberg.Type) bool {
+	if null, _ := value["is_null"].(bool); null {
+		return true
+	}
+	_, isDecimal := to.(iceberg.DecimalType)
+	var isInteger, isFloat bool
+	switch to.(type) {
+	case iceberg.Int32Type, iceberg.Int64Type:
+		isInteger = true
+	case iceberg.Float32Type, iceberg.Float64Type:
+		isFloat = true
+	}
+	typ := child(value, "type")
+	switch text(typ, "id") {
+	case "VARCHAR":
+		_, primitive := to.(iceberg.PrimitiveType)
+		return primitive
+	case "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UHUGEINT", "UBIGINT":
+		return isInteger || isFloat || isDecimal
+	case "DECIMAL":
+		if d, ok := to.(iceberg.DecimalType); ok {
+			return significantScale(value) <= d.Scale()
+		}
+		return isFloat
+	case "DOUBLE", "FLOAT":
+		return isFloat
+	}
+	return false
+}
+
+// significantScale is the number of digits after the point of a decimal
+// literal, without zeros at its end.
+func significantScale(value node) int {
+	info := child(child(value, "type"), "type_info")
+	scale, err := strconv.Atoi(fmt.Sprint(info["scale"]))
+	if err != nil {
+		return 38
+	}
+	if _, wide := value["value"].(node); wide { // a 128-bit value, in two halves
+		return scale
+	}
+	digits := fmt.Sprint(value["value"])
+	for scale > 0 && strings.HasSuffix(digits, "0") {
+		digits, scale = digits[:len(digits)-1], scale-1
+	}
+	if digits == "" || digits == "-" {
+		return 0
+	}
+	return scale
+}
+
+// functionFits is literalFits for what is written as a function in the tree:
+// lists, structs and signs.
+func functionFits(n node, to iceberg.Type) bool {
+	items := list(n, "children")
+	name := text(n, "function_name")
+	switch to := to.(type) {
+	case *iceberg.ListType:
+		if name != "list_value" {
+			return false
+		}
+		for _, item := range items {
+			if c, _ := item.(node); !literalFits(c, to.Element) {
+				return false
+			}
+		}
+		return true
+	case *iceberg.StructType:
+		if name != "struct_pack" || len(items) != len(to.FieldList) {
+			return false
+		}
+		for i, item := range items {
+			c, _ := item.(node)
+			if !strings.EqualFold(text(c, "alias"), to.FieldList[i].Name) || !literalFits(c, to.FieldList[i].Type) {
+				return false
+			}
+		}
+		return true
+	}
+	if name != "-" || len(items) != 1 {
+		return false
+	}
+	c, _ := items[0].(node)
+	return text(child(child(c, "value"), "type"), "id") != "VARCHAR" && literalFits(c, to)
+}
