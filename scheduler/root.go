@@ -12,12 +12,14 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
 )
 
 // rootRun is one run of a job's scheduler root: one epoch. What is in it was
@@ -296,4 +298,52 @@ func (s *Scheduler) checkReport(r commit.Report) error {
 		}
 	}
 	return nil
+}
+
+// recorder writes what the committer must have on record into the journal.
+type recorder struct{ s *Scheduler }
+
+// RecordSeal implements committer.Recorder: the unit and its manifest.
+func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
+	manifest, err := encodeFiles(u.Files)
+	if err != nil {
+		return err
+	}
+	sealed := journal.Unit{
+		JobID: u.JobID, Namespace: defaultNamespace, Key: u.Key, Token: u.Token, Digest: u.Digest, Table: u.Table,
+		TableUUID: u.TableUUID, Branch: u.Branch, Operation: u.Operation, SchemaID: u.SchemaID, SpecID: u.SpecID,
+		Prefix: u.Prefix, Files: int64(len(u.Files)), Rows: u.Rows, Bytes: u.Bytes, Tasks: u.Tasks, Sealed: time.Now(),
+	}
+	if c, ok := r.s.targets.Load(u.JobID); ok {
+		target := c.(*plan.Commit).Target
+		sealed.SchemaJSON, sealed.SpecJSON = target.SchemaJSON, target.SpecJSON
+	}
+	return r.s.journal.Seal(ctx, sealed, manifest)
+}
+
+// RecordSend implements committer.Recorder.
+func (r recorder) RecordSend(ctx context.Context, req commit.Request) error {
+	return r.s.journal.Send(ctx, journal.Send{
+		RequestID: req.ID, SnapshotID: req.SnapshotID, Head: req.Head, Seat: req.Seat, Tokens: req.Tokens,
+		MetadataFiles: req.MetadataFiles, At: time.Now(),
+	})
+}
+
+// RecordOutcome implements committer.Recorder.
+func (r recorder) RecordOutcome(ctx context.Context, u commit.Unit, o commit.Outcome) error {
+	out := journal.Outcome{State: o.State, Reason: o.Reason}
+	if o.Err != nil {
+		out.Cause = o.Err.Error()
+	}
+	return r.s.journal.Outcome(ctx, u.JobID, out)
+}
+
+// encodeFiles writes files as the Arrow IPC stream of a file manifest.
+func encodeFiles(files []commit.File) ([]byte, error) {
+	rec, err := wire.EncodeManifest(memory.DefaultAllocator, files)
+	if err != nil {
+		return nil, err
+	}
+	defer rec.Release()
+	return wire.EncodeIPC(wire.ManifestSchema(), rec)
 }

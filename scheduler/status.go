@@ -77,13 +77,18 @@ func (s *Scheduler) stages(j *job) []*firnpb.StageStatus {
 		StartedUnixMs: millis(v.Started), EndedUnixMs: millis(v.Ended),
 	}
 	if r := j.report; r != nil {
-		root.Rows, root.Bytes, root.Files = r.Rows, r.Bytes, uint32(r.Files)
-		root.Attempts, root.Conflicts, root.SnapshotId = uint32(r.Attempts), uint32(r.Conflicts), r.SnapshotID
+		showReport(root, r)
 	}
 	if err := j.err(); err != nil && v.State == graph.StageFailed {
 		root.Error = strings.ToValidUTF8(err.Error(), "\uFFFD")
 	}
 	return append(all, root)
+}
+
+// showReport puts what is known of the commit into the scheduler's stage.
+func showReport(root *firnpb.StageStatus, r *commit.Report) {
+	root.Rows, root.Bytes, root.Files = r.Rows, r.Bytes, uint32(r.Files)
+	root.Attempts, root.Conflicts, root.SnapshotId = uint32(r.Attempts), uint32(r.Conflicts), r.SnapshotID
 }
 
 // executorTasks counts the accepted attempts by executor.

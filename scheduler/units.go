@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -263,6 +264,7 @@ func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit,
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	started := time.Now()
 	s.targets.Store(u.JobID, c)
 	defer s.targets.Delete(u.JobID)
 	report, err := s.committer.Run(ctx, committer.Root{
@@ -280,6 +282,17 @@ func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit,
 		return nil, errors.Join(err, rerr)
 	}
 	st.Commit, st.Report = string(report.State), reportOf(report)
+	if n := len(st.Stages); n > 0 && st.Stages[n-1].GetId() == rootStage {
+		root := &firnpb.StageStatus{
+			Id: rootStage, State: string(graph.StageSucceeded), Attempt: st.Stages[n-1].GetAttempt() + 1,
+			StartedUnixMs: started.UnixMilli(), EndedUnixMs: time.Now().UnixMilli(),
+		}
+		if err != nil {
+			root.State, root.Error = string(graph.StageFailed), strings.ToValidUTF8(err.Error(), "\uFFFD")
+		}
+		showReport(root, &report)
+		st.Stages[n-1] = root
+	}
 	rec.Commit = report.State
 	st.Error, rec.Error = wire.ErrorToProto(err), ""
 	if err != nil {

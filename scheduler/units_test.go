@@ -65,7 +65,11 @@ func TestParkedUnitIsListedAndAdopted(t *testing.T) {
 	if st.GetReport().GetRows() != 10*parts || h.catalogs.table.Rows("main") != 10*parts {
 		t.Fatalf("%v", st.GetReport())
 	}
-	wantState(t, h.get(id), graph.Succeeded, commit.CommitCommitted)
+	st = h.get(id)
+	wantState(t, st, graph.Succeeded, commit.CommitCommitted)
+	if root := st.GetStages()[len(st.GetStages())-1]; root.GetState() != "succeeded" || root.GetAttempts() != 1 || root.GetRows() != 10*parts || root.GetError() != "" {
+		t.Fatalf("%v", root)
+	}
 	if len(units(t, h, false)) != 0 || len(units(t, h, true)) != 1 {
 		t.Fatal("the unit still waits")
 	}
