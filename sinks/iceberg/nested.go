@@ -83,14 +83,13 @@ func compactList(l array.ListLike, path string) ([]int32, arrow.Array, error) {
 	for i := range l.Len() {
 		from, to := l.ValueOffsets(i)
 		if l.IsNull(i) {
-			gaps = gaps || from != to
 			to = from
 		}
-		if i == 0 {
-			first, next = from, from
-		}
-		gaps = gaps || from != next && from != to
 		if from != to {
+			if total == 0 {
+				first, next = from, from
+			}
+			gaps = gaps || from != next
 			next = to
 		}
 		if total += to - from; total > math.MaxInt32 {
@@ -98,7 +97,7 @@ func compactList(l array.ListLike, path string) ([]int32, arrow.Array, error) {
 		}
 		offsets[i+1] = int32(total)
 	}
-	if !gaps && (total == 0 || next-first == total) {
+	if !gaps {
 		return offsets, array.NewSlice(l.ListValues(), first, first+total), nil
 	}
 	b := array.NewInt64Builder(mem)
