@@ -224,12 +224,14 @@ func (h *harness) tx(tb testing.TB, change func(*table.Transaction) error) {
 }
 
 func (h *harness) AddColumn(tb testing.TB) {
+	tb.Helper()
 	h.tx(tb, func(tx *table.Transaction) error {
 		return tx.UpdateSchema(true, false).AddColumn([]string{"extra"}, ice.PrimitiveTypes.Int32, "", false, nil).Commit()
 	})
 }
 
 func (h *harness) ChangeSpec(tb testing.TB) {
+	tb.Helper()
 	h.tx(tb, func(tx *table.Transaction) error {
 		return tx.UpdateSpec(true).AddField("id", ice.BucketTransform{NumBuckets: 4}, "id_bucket").Commit()
 	})

@@ -43,6 +43,7 @@ func restHarness(tb testing.TB) (*restServer, *harness) {
 
 func TestRESTConformance(t *testing.T) {
 	committest.Run(t, func(t *testing.T) committest.Harness {
+		t.Helper()
 		_, h := restHarness(t)
 		return h
 	})

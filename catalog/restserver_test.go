@@ -57,6 +57,7 @@ type serverTable struct {
 }
 
 func newRESTServer(tb testing.TB) *restServer {
+	tb.Helper()
 	s := &restServer{t: tb, dir: tb.TempDir(), namespaces: map[string]map[string]string{}, tables: map[string]*serverTable{}}
 	mux := http.NewServeMux()
 	for pattern, f := range map[string]http.HandlerFunc{

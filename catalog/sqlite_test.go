@@ -52,6 +52,7 @@ func library(tb testing.TB, dir string) *icesql.Catalog {
 
 func TestSQLConformance(t *testing.T) {
 	committest.Run(t, func(t *testing.T) committest.Harness {
+		t.Helper()
 		dir := t.TempDir()
 		return newHarness(t, openSet(t, dir), library(t, dir))
 	})

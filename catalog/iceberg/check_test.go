@@ -70,7 +70,7 @@ func TestCheckUnit(t *testing.T) {
 
 func TestCheckUnitSpecs(t *testing.T) {
 	f := newFixture(t, idKV(), byK(), nil)
-	u := f.unit("a", f.file(true, rows(str("x"), 1)))
+	u := f.unit("a", f.file(true, rows(new("x"), 1)))
 	spec := ice.NewPartitionSpecID(1, ice.PartitionField{SourceIDs: []int{1}, FieldID: 1001, Name: "id", Transform: ice.BucketTransform{NumBuckets: 4}})
 	f.foreign(table.NewAddPartitionSpecUpdate(&spec, false), table.NewSetDefaultSpecUpdate(-1))
 	if f.read().SpecID() == u.SpecID {
@@ -97,7 +97,7 @@ func TestCheckUnitSpecs(t *testing.T) {
 // A column added while the job ran doesn't stop the append.
 func TestColumnAddedMeanwhile(t *testing.T) {
 	f := newFixture(t, idKV(), nil, nil)
-	u := f.unit("a", f.file(false, rows(str("x"), 1)))
+	u := f.unit("a", f.file(false, rows(new("x"), 1)))
 	fields := append(idKV().Fields(), ice.NestedField{ID: 4, Name: "n", Type: ice.PrimitiveTypes.Int32})
 	f.foreign(table.NewAddSchemaUpdate(ice.NewSchema(1, fields...)), table.NewSetCurrentSchemaUpdate(-1))
 	f.append(u)

@@ -49,8 +49,10 @@ func (c *converter) dataFile(f *commit.File) (iceberg.DataFile, error) {
 		set    func(map[int]int64) *iceberg.DataFileBuilder
 		values map[int]int64
 	}{
-		{b.ColumnSizes, f.ColumnSizes}, {b.ValueCounts, f.ValueCounts},
-		{b.NullValueCounts, f.NullCounts}, {b.NaNValueCounts, f.NaNCounts},
+		{b.ColumnSizes, f.ColumnSizes},
+		{b.ValueCounts, f.ValueCounts},
+		{b.NullValueCounts, f.NullCounts},
+		{b.NaNValueCounts, f.NaNCounts},
 	} {
 		if len(s.values) > 0 {
 			s.set(s.values)

@@ -159,8 +159,6 @@ func rows(k *string, ids ...int64) []row {
 	return out
 }
 
-func str(s string) *string { return &s }
-
 // file writes a data file of rows that are all in one partition.
 func (f *fixture) file(partitioned bool, rs []row) commit.File {
 	f.t.Helper()

@@ -49,8 +49,8 @@ func TestScan(t *testing.T) {
 	if src := f.scan(""); len(src.Files) != 0 || len(src.Columns) != 3 || src.Kind != plan.SourceTable {
 		t.Errorf("empty table: %+v", src)
 	}
-	one := f.append(f.unit("a", f.file(true, rows(str("x"), 1, 2))))
-	f.append(f.unit("b", f.file(true, rows(str("y"), 3))))
+	one := f.append(f.unit("a", f.file(true, rows(new("x"), 1, 2))))
+	f.append(f.unit("b", f.file(true, rows(new("y"), 3))))
 	src := f.scan("")
 	if got := paths(src); !slices.Equal(got, []string{"0001.parquet", "0002.parquet"}) {
 		t.Errorf("files %v", got)
@@ -91,7 +91,7 @@ func TestScan(t *testing.T) {
 // current one.
 func TestScanSchemas(t *testing.T) {
 	f := newFixture(t, idKV(), nil, map[string]string{"format-version": "3"})
-	r := f.append(f.unit("a", f.file(false, rows(str("x"), 1))))
+	r := f.append(f.unit("a", f.file(false, rows(new("x"), 1))))
 	fields := idKV().Fields()
 	fields[1].Name = "renamed"
 	fields = append(fields, ice.NestedField{ID: 4, Name: "n", Type: ice.PrimitiveTypes.Int32, InitialDefault: int32(7)})
@@ -185,24 +185,24 @@ func TestScanDeletes(t *testing.T) {
 	// referenced_data_file isn't kept in manifests below version 3.
 	f := newFixture(t, idKV(), byK(), map[string]string{"format-version": "3"})
 	// Sequence number 1: a file in each of x and null; 3: another in x.
-	f.append(f.unit("a", f.file(true, rows(str("x"), 1)), f.file(true, rows(nil, 2))))
+	f.append(f.unit("a", f.file(true, rows(new("x"), 1)), f.file(true, rows(nil, 2))))
 	eq := func(b *ice.DataFileBuilder) { b.EqualityFieldIDs([]int{1, 2}) }
 	path1 := "file://" + f.dir + "/data/0001.parquet"
 	f.withDeletes(2,
-		f.deleteFile(ice.EntryContentPosDeletes, "pos-x", str("x"), nil),
+		f.deleteFile(ice.EntryContentPosDeletes, "pos-x", new("x"), nil),
 		f.deleteFile(ice.EntryContentPosDeletes, "pos-null", nil, nil),
-		f.deleteFile(ice.EntryContentPosDeletes, "pos-x-other", str("x"), func(b *ice.DataFileBuilder) { b.ReferencedDataFile("file:///elsewhere") }),
-		f.deleteFile(ice.EntryContentPosDeletes, "pos-x-bounds", str("x"), func(b *ice.DataFileBuilder) {
+		f.deleteFile(ice.EntryContentPosDeletes, "pos-x-other", new("x"), func(b *ice.DataFileBuilder) { b.ReferencedDataFile("file:///elsewhere") }),
+		f.deleteFile(ice.EntryContentPosDeletes, "pos-x-bounds", new("x"), func(b *ice.DataFileBuilder) {
 			b.LowerBoundValues(map[int][]byte{2147483546: []byte(path1)}).UpperBoundValues(map[int][]byte{2147483546: []byte(path1)})
 		}),
-		f.deleteFile(ice.EntryContentPosDeletes, "pos-x-above", str("x"), func(b *ice.DataFileBuilder) {
+		f.deleteFile(ice.EntryContentPosDeletes, "pos-x-above", new("x"), func(b *ice.DataFileBuilder) {
 			b.LowerBoundValues(map[int][]byte{2147483546: []byte(path1 + "z")})
 		}),
-		f.deleteFile(ice.EntryContentEqDeletes, "eq-x", str("x"), eq),
-		f.deleteFile(ice.EntryContentEqDeletes, "eq-y", str("y"), eq),
+		f.deleteFile(ice.EntryContentEqDeletes, "eq-x", new("x"), eq),
+		f.deleteFile(ice.EntryContentEqDeletes, "eq-y", new("y"), eq),
 	)
-	f.append(f.unit("b", f.file(true, rows(str("x"), 3))))
-	f.withDeletes(4, f.deleteFile(ice.EntryContentPosDeletes, "pos-x-late", str("x"), nil))
+	f.append(f.unit("b", f.file(true, rows(new("x"), 3))))
+	f.withDeletes(4, f.deleteFile(ice.EntryContentPosDeletes, "pos-x-late", new("x"), nil))
 	got := map[string]string{}
 	for _, s := range f.scan("").Files {
 		var eqs []string
@@ -222,7 +222,7 @@ func TestScanDeletes(t *testing.T) {
 		}
 	}
 	// Our next append inherits the delete manifests and counts on.
-	f.append(f.unit("c", f.file(true, rows(str("y"), 4))))
+	f.append(f.unit("c", f.file(true, rows(new("y"), 4))))
 	if n := number(t, f.summary(), "total-delete-files"); n != 8 {
 		t.Errorf("total-delete-files = %d, want 8", n)
 	}
@@ -289,7 +289,7 @@ func TestDamagedMetadata(t *testing.T) {
 
 func TestPinAndTotals(t *testing.T) {
 	f := newFixture(t, idKV(), byK(), map[string]string{"write.data.path": "file:///other/place/"})
-	c := f.file(true, rows(str("x"), 1, 2))
+	c := f.file(true, rows(new("x"), 1, 2))
 	r := f.append(f.unit("a", c))
 	m := f.read()
 	p, err := m.Pin(map[string]string{"s3.region": "r"})

@@ -23,8 +23,8 @@ func TestAppendIsReadByTheLibrary(t *testing.T) {
 				f := newFixture(t, idKV(), spec, map[string]string{"format-version": version})
 				p := spec != nil
 				r := f.append(
-					f.unit("a", f.file(p, rows(str("x"), 1, 2)), f.file(p, rows(str("y"), 3))),
-					f.unit("b", f.file(p, rows(str("x"), 4))),
+					f.unit("a", f.file(p, rows(new("x"), 1, 2)), f.file(p, rows(new("y"), 3))),
+					f.unit("b", f.file(p, rows(new("x"), 4))),
 				)
 				sameIDs(t, "after one request", f.ids(all()), 1, 2, 3, 4)
 				f.append(f.unit("c", f.file(p, rows(nil, 5))))
@@ -66,10 +66,10 @@ func TestAppendIsReadByTheLibrary(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	f := newFixture(t, idKV(), byK(), nil)
-	a := f.file(true, rows(str("x"), 1, 2))
+	a := f.file(true, rows(new("x"), 1, 2))
 	b := f.file(true, rows(nil, 3))
 	f.append(f.unit("one", a, b))
-	c := f.file(true, rows(str(""), 4))
+	c := f.file(true, rows(new(""), 4))
 	f.append(f.unit("two", c))
 	s := f.summary()
 	for key, want := range map[string]int64{
@@ -271,7 +271,7 @@ func TestBranchRetentionSurvives(t *testing.T) {
 
 func TestBuildRefuses(t *testing.T) {
 	f := newFixture(t, idKV(), byK(), nil)
-	good := f.unit("good", f.file(true, rows(str("x"), 1)))
+	good := f.unit("good", f.file(true, rows(new("x"), 1)))
 	bad := func(change func(*commit.Unit)) []commit.Unit {
 		u := good
 		u.Files = slices.Clone(good.Files)

@@ -27,8 +27,8 @@ import (
 // the whole manifest.
 func TestTrapB1b_EmptyStringPartition(t *testing.T) {
 	f := newFixture(t, idKV(), byK(), nil)
-	f.append(f.unit("a", f.file(true, rows(str(""), 1)), f.file(true, rows(str("a"), 2)), f.file(true, rows(nil, 3)), f.file(true, rows(str("null"), 4))))
-	f.append(f.unit("b", f.file(true, rows(str(""), 5))))
+	f.append(f.unit("a", f.file(true, rows(new(""), 1)), f.file(true, rows(new("a"), 2)), f.file(true, rows(nil, 3)), f.file(true, rows(new("null"), 4))))
+	f.append(f.unit("b", f.file(true, rows(new(""), 5))))
 	for name, c := range map[string]struct {
 		filter ice.BooleanExpression
 		want   []int64
@@ -156,7 +156,7 @@ func TestTrapB9_ManyFilesInParallel(t *testing.T) {
 		t.Skip("20,001 files")
 	}
 	f := newFixture(t, idKV(), byK(), nil)
-	base := f.file(true, rows(str("x"), 1))
+	base := f.file(true, rows(new("x"), 1))
 	files := make([]commit.File, 20_001)
 	for i := range files {
 		files[i] = base
@@ -210,7 +210,7 @@ func TestTrapB11_ADiscardedRequestLeavesNothing(t *testing.T) {
 // NaN counts and sort order ids are lost on the library's way.
 func TestTrapB12_MetricsSurvive(t *testing.T) {
 	f := newFixture(t, idKV(), nil, nil)
-	c := f.file(false, rows(str(""), 1, 2))
+	c := f.file(false, rows(new(""), 1, 2))
 	c.SortOrderID = 3
 	c.ColumnSizes = map[int]int64{1: 11}
 	c.NullCounts, c.NaNCounts = map[int]int64{1: 0, 2: 1}, map[int]int64{3: 1}

@@ -254,8 +254,12 @@ func testReadAt(t *testing.T, s objstore.Store, prefix string, _ int) {
 		want []byte
 		eof  bool
 	}{
-		{0, 10, want[:10], false}, {990, 10, want[990:], false}, {995, 10, want[995:], true},
-		{1000, 1, nil, true}, {2000, 1, nil, true}, {500, 0, nil, false},
+		{0, 10, want[:10], false},
+		{990, 10, want[990:], false},
+		{995, 10, want[995:], true},
+		{1000, 1, nil, true},
+		{2000, 1, nil, true},
+		{500, 0, nil, false},
 	} {
 		b := make([]byte, c.n)
 		n, err := o.ReadAt(b, c.off)
