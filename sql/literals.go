@@ -42,14 +42,14 @@ func (t *target) castStrings(in *Insert, items [][]node) (changed bool) {
 // mixed says whether there are strings and something else among expressions.
 // NULL is neither.
 func mixed(items []node) bool {
-	strings, others := false, false
+	quoted, others := false, false
 	for _, n := range items {
 		_, is := stringOf(n)
 		null, _ := child(n, "value")["is_null"].(bool)
-		strings = strings || is
+		quoted = quoted || is
 		others = others || !is && !null
 	}
-	return strings && others
+	return quoted && others
 }
 
 // treeType is a column's type as the parse tree has it; nil for a string and
