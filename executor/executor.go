@@ -105,7 +105,7 @@ func (e *Executor) start(ctx context.Context) error {
 	e.assemble()
 	// Calls may come as soon as the scheduler knows the executor.
 	e.bg.Go(func() {
-		if err := e.server.Serve(e.listener); err != nil {
+		if err := e.server.Serve(e.listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			e.log.Error("serving ended", slog.Any("error", err))
 		}
 	})
