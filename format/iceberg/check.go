@@ -1,6 +1,7 @@
 package iceberg
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -81,7 +82,7 @@ func decodeBound(t iceberg.Type, b []byte) (any, error) {
 		return nil, err
 	}
 	if isNaN(v) {
-		return nil, fmt.Errorf("a bound is NaN")
+		return nil, errors.New("a bound is NaN")
 	}
 	return v, nil
 }
@@ -150,12 +151,12 @@ func checkValue(b boundField, v commit.PartitionValue, f commit.File) error {
 		case counted && nulls != f.Rows:
 			return fmt.Errorf("null, but only %d of %d rows are", nulls, f.Rows)
 		case hasBounds:
-			return fmt.Errorf("null, but the column has bounds")
+			return errors.New("null, but the column has bounds")
 		}
 		return nil
 	}
 	if b.Path == nil {
-		return fmt.Errorf("a void field holds a value")
+		return errors.New("a void field holds a value")
 	}
 	if counted && nulls > 0 {
 		return fmt.Errorf("not null, but %d rows are", nulls)
@@ -171,7 +172,7 @@ func checkValue(b boundField, v commit.PartitionValue, f commit.File) error {
 	}
 	if isNaN(value) {
 		if nans, ok := f.NaNCounts[id]; hasBounds || ok && nans != f.Rows {
-			return fmt.Errorf("NaN, but not all rows are")
+			return errors.New("NaN, but not all rows are")
 		}
 		return nil
 	}

@@ -22,12 +22,18 @@ func TestMetricsModes(t *testing.T) {
 		want  map[int]MetricsMode
 	}{
 		{nil, map[int]MetricsMode{1: def, 3: def, 5: def}},
-		{map[string]string{"write.metadata.metrics.default": "Counts", "write.metadata.metrics.column.b.c": "full", "write.metadata.metrics.column.d.element": "none"},
-			map[int]MetricsMode{1: {Counts: true}, 3: {Counts: true, Bounds: true}, 5: {}}},
-		{map[string]string{"write.metadata.metrics.max-inferred-column-defaults": "1", "write.metadata.metrics.column.d.element": "truncate(2)"},
-			map[int]MetricsMode{1: def, 3: {}, 5: {Counts: true, Bounds: true, Length: 2}}},
-		{map[string]string{"write.metadata.metrics.max-inferred-column-defaults": "1", "write.metadata.metrics.default": "counts"},
-			map[int]MetricsMode{1: {Counts: true}, 3: {Counts: true}, 5: {Counts: true}}},
+		{
+			map[string]string{"write.metadata.metrics.default": "Counts", "write.metadata.metrics.column.b.c": "full", "write.metadata.metrics.column.d.element": "none"},
+			map[int]MetricsMode{1: {Counts: true}, 3: {Counts: true, Bounds: true}, 5: {}},
+		},
+		{
+			map[string]string{"write.metadata.metrics.max-inferred-column-defaults": "1", "write.metadata.metrics.column.d.element": "truncate(2)"},
+			map[int]MetricsMode{1: def, 3: {}, 5: {Counts: true, Bounds: true, Length: 2}},
+		},
+		{
+			map[string]string{"write.metadata.metrics.max-inferred-column-defaults": "1", "write.metadata.metrics.default": "counts"},
+			map[int]MetricsMode{1: {Counts: true}, 3: {Counts: true}, 5: {Counts: true}},
+		},
 	} {
 		got, err := MetricsModes(schema, c.props)
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) {
@@ -169,9 +175,11 @@ func within(t *rapid.T, typ iceberg.Type, v any, lower, upper []byte) {
 func TestCheckBounds(t *testing.T) {
 	schema := iceberg.NewSchema(0, column(1, "i", pt.Int32), column(2, "s", pt.String), column(3, "f", pt.Float64), column(4, "l", &iceberg.ListType{ElementID: 5, Element: pt.Int32}))
 	good := func() commit.File {
-		return commit.File{Rows: 3,
+		return commit.File{
+			Rows:        3,
 			ColumnSizes: map[int]int64{1: 10, 5: 9}, ValueCounts: map[int]int64{1: 3, 2: 3, 3: 3, 5: 40}, NullCounts: map[int]int64{1: 1, 2: 0, 3: 1, 5: 2}, NaNCounts: map[int]int64{3: 1},
-			Lower: map[int][]byte{1: le32(1), 2: {}, 3: le64(0)}, Upper: map[int][]byte{1: le32(2), 2: []byte("é"), 3: le64(0)}}
+			Lower: map[int][]byte{1: le32(1), 2: {}, 3: le64(0)}, Upper: map[int][]byte{1: le32(2), 2: []byte("é"), 3: le64(0)},
+		}
 	}
 	if err := CheckBounds(schema, good()); err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func specOf(schema *iceberg.Schema, transforms ...iceberg.Transform) iceberg.Par
 	return iceberg.NewPartitionSpecID(4, fields...)
 }
 
-func partitioner(t testing.TB, schema *iceberg.Schema, spec iceberg.PartitionSpec) *Partitioner {
+func partitioner(t *testing.T, schema *iceberg.Schema, spec iceberg.PartitionSpec) *Partitioner {
 	t.Helper()
 	p, err := NewPartitioner(schema, spec)
 	if err != nil {
@@ -168,7 +168,7 @@ func TestKeysAreTuples(t *testing.T) {
 	})
 }
 
-func value(t testing.TB, typ iceberg.Type, v any) commit.PartitionValue {
+func value(t *testing.T, typ iceberg.Type, v any) commit.PartitionValue {
 	t.Helper()
 	b, err := EncodeValue(typ, v)
 	if err != nil {

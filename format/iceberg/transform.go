@@ -232,8 +232,8 @@ func murmur3(b []byte) uint32 {
 		h = (h<<13|h>>19)*5 + 0xe6546b64
 	}
 	var k uint32
-	for i := len(b) - 1; i >= 0; i-- {
-		k = k<<8 | uint32(b[i])
+	for i, c := range b { // fewer than four
+		k |= uint32(c) << (8 * i)
 	}
 	h ^= mix(k)
 	h ^= n

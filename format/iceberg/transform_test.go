@@ -167,9 +167,12 @@ func TestTransformsOfOtherTypes(t *testing.T) {
 		transform iceberg.Transform
 		typ       iceberg.Type
 	}{
-		{iceberg.MonthTransform{}, pt.Int32}, {iceberg.HourTransform{}, pt.Date},
-		{iceberg.BucketTransform{NumBuckets: 4}, pt.Float64}, {iceberg.BucketTransform{NumBuckets: 4}, pt.Bool},
-		{iceberg.BucketTransform{}, pt.Int32}, {iceberg.TruncateTransform{}, pt.Int32},
+		{iceberg.MonthTransform{}, pt.Int32},
+		{iceberg.HourTransform{}, pt.Date},
+		{iceberg.BucketTransform{NumBuckets: 4}, pt.Float64},
+		{iceberg.BucketTransform{NumBuckets: 4}, pt.Bool},
+		{iceberg.BucketTransform{}, pt.Int32},
+		{iceberg.TruncateTransform{}, pt.Int32},
 		{iceberg.TruncateTransform{Width: 4}, pt.Date},
 		{iceberg.IdentityTransform{}, &iceberg.ListType{ElementID: 1, Element: pt.Int32}},
 	} {
@@ -229,7 +232,7 @@ func TestTruncateNumbers(t *testing.T) {
 	})
 }
 
-func record(t testing.TB, schema *iceberg.Schema, rows string) arrow.RecordBatch {
+func record(t *testing.T, schema *iceberg.Schema, rows string) arrow.RecordBatch {
 	t.Helper()
 	as, err := ArrowSchema(schema)
 	if err != nil {

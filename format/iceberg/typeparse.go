@@ -1,6 +1,7 @@
 package iceberg
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -69,7 +70,7 @@ type typeParser struct {
 
 func (p *typeParser) unexpected() error {
 	if p.tok == "" {
-		return fmt.Errorf("ends too early")
+		return errors.New("ends too early")
 	}
 	return fmt.Errorf("%q isn't expected here", p.tok)
 }

@@ -1,6 +1,7 @@
 package iceberg
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ type typeRow struct {
 func plain(t iceberg.Type) func([]int) (iceberg.Type, error) {
 	return func(args []int) (iceberg.Type, error) {
 		if len(args) > 0 {
-			return nil, fmt.Errorf("the type takes no arguments")
+			return nil, errors.New("the type takes no arguments")
 		}
 		return t, nil
 	}
@@ -99,7 +100,7 @@ func decimalType(args []int) (iceberg.Type, error) {
 	case 2:
 		p, s = args[0], args[1]
 	default:
-		return nil, fmt.Errorf("DECIMAL takes a precision and a scale")
+		return nil, errors.New("DECIMAL takes a precision and a scale")
 	}
 	if p < 1 || p > 38 || s < 0 || s > p {
 		return nil, fmt.Errorf("DECIMAL(%d,%d): the precision goes from 1 to 38 and the scale from 0 to the precision", p, s)
@@ -117,7 +118,7 @@ func fixedType(args []int) (iceberg.Type, error) {
 func sized(t iceberg.Type) func([]int) (iceberg.Type, error) {
 	return func(args []int) (iceberg.Type, error) {
 		if len(args) > 1 {
-			return nil, fmt.Errorf("the type takes one length")
+			return nil, errors.New("the type takes one length")
 		}
 		return t, nil
 	}
@@ -163,7 +164,7 @@ func DuckDBType(t iceberg.Type) (string, error) {
 		}
 		return "STRUCT(" + strings.Join(parts, ", ") + ")", nil
 	case nil:
-		return "", fmt.Errorf("a column without a type")
+		return "", errors.New("a column without a type")
 	}
 	for i := range typeRows {
 		if r := &typeRows[i]; r.canonical && r.shown == t.String() {

@@ -19,13 +19,25 @@ func TestEncodeValue(t *testing.T) {
 		v    any
 		want string
 	}{
-		{pt.Bool, false, "00"}, {pt.Bool, true, "01"}, {pt.Int32, int32(1), "01000000"}, {pt.Int64, int64(-1), "ffffffffffffffff"},
-		{pt.Float32, float32(1), "0000803f"}, {pt.Date, iceberg.Date(-1), "ffffffff"}, {pt.Timestamp, iceberg.Timestamp(1), "0100000000000000"},
-		{pt.TimestampTz, iceberg.Timestamp(1), "0100000000000000"}, {pt.Time, iceberg.Time(2), "0200000000000000"},
-		{pt.String, "", ""}, {pt.String, "é", "c3a9"}, {pt.Binary, []byte{}, ""}, {iceberg.FixedTypeOf(2), []byte{1, 2}, "0102"},
+		{pt.Bool, false, "00"},
+		{pt.Bool, true, "01"},
+		{pt.Int32, int32(1), "01000000"},
+		{pt.Int64, int64(-1), "ffffffffffffffff"},
+		{pt.Float32, float32(1), "0000803f"},
+		{pt.Date, iceberg.Date(-1), "ffffffff"},
+		{pt.Timestamp, iceberg.Timestamp(1), "0100000000000000"},
+		{pt.TimestampTz, iceberg.Timestamp(1), "0100000000000000"},
+		{pt.Time, iceberg.Time(2), "0200000000000000"},
+		{pt.String, "", ""},
+		{pt.String, "é", "c3a9"},
+		{pt.Binary, []byte{}, ""},
+		{iceberg.FixedTypeOf(2), []byte{1, 2}, "0102"},
 		{pt.UUID, uuid.MustParse("f79c3e09-677c-4bbd-a479-3f349cb785e7"), "f79c3e09677c4bbda4793f349cb785e7"},
-		{iceberg.DecimalTypeOf(5, 2), dec("0.00", 5, 2), "00"}, {iceberg.DecimalTypeOf(5, 2), dec("1.27", 5, 2), "7f"},
-		{iceberg.DecimalTypeOf(5, 2), dec("1.28", 5, 2), "0080"}, {iceberg.DecimalTypeOf(5, 2), dec("-1.28", 5, 2), "80"}, {iceberg.DecimalTypeOf(5, 2), dec("-1.29", 5, 2), "ff7f"},
+		{iceberg.DecimalTypeOf(5, 2), dec("0.00", 5, 2), "00"},
+		{iceberg.DecimalTypeOf(5, 2), dec("1.27", 5, 2), "7f"},
+		{iceberg.DecimalTypeOf(5, 2), dec("1.28", 5, 2), "0080"},
+		{iceberg.DecimalTypeOf(5, 2), dec("-1.28", 5, 2), "80"},
+		{iceberg.DecimalTypeOf(5, 2), dec("-1.29", 5, 2), "ff7f"},
 		{iceberg.DecimalTypeOf(5, 2), dec("-0.01", 5, 2), "ff"},
 	} {
 		got, err := EncodeValue(c.typ, c.v)
@@ -44,11 +56,23 @@ func TestDecodeHostileValues(t *testing.T) {
 		typ iceberg.Type
 		b   []byte
 	}{
-		{pt.Bool, nil}, {pt.Bool, []byte{1, 1}}, {pt.Int32, make([]byte, 8)}, {pt.Int64, make([]byte, 5)}, {pt.Timestamp, make([]byte, 4)},
-		{pt.Float32, make([]byte, 8)}, {pt.Float64, nil}, {pt.Date, nil}, {pt.UUID, make([]byte, 15)}, {iceberg.FixedTypeOf(3), make([]byte, 2)},
-		{pt.String, []byte{0xff}}, {iceberg.DecimalTypeOf(5, 2), nil}, {iceberg.DecimalTypeOf(5, 2), make([]byte, 17)},
-		{iceberg.DecimalTypeOf(3, 0), []byte{0x7f, 0xff}}, {iceberg.DecimalTypeOf(38, 0), append([]byte{0x80}, make([]byte, 15)...)},
-		{&iceberg.ListType{ElementID: 1, Element: pt.Int32}, []byte{1}}, {nil, []byte{1}},
+		{pt.Bool, nil},
+		{pt.Bool, []byte{1, 1}},
+		{pt.Int32, make([]byte, 8)},
+		{pt.Int64, make([]byte, 5)},
+		{pt.Timestamp, make([]byte, 4)},
+		{pt.Float32, make([]byte, 8)},
+		{pt.Float64, nil},
+		{pt.Date, nil},
+		{pt.UUID, make([]byte, 15)},
+		{iceberg.FixedTypeOf(3), make([]byte, 2)},
+		{pt.String, []byte{0xff}},
+		{iceberg.DecimalTypeOf(5, 2), nil},
+		{iceberg.DecimalTypeOf(5, 2), make([]byte, 17)},
+		{iceberg.DecimalTypeOf(3, 0), []byte{0x7f, 0xff}},
+		{iceberg.DecimalTypeOf(38, 0), append([]byte{0x80}, make([]byte, 15)...)},
+		{&iceberg.ListType{ElementID: 1, Element: pt.Int32}, []byte{1}},
+		{nil, []byte{1}},
 	} {
 		if v, err := DecodeValue(c.typ, c.b); err == nil {
 			t.Errorf("%v: %x is read as %v", c.typ, c.b, v)
@@ -98,7 +122,8 @@ func TestCompareValues(t *testing.T) {
 		{"", "a", "aa", "b", "é", "日", "😀"},
 		{[]byte{}, []byte{0}, []byte{0x7f}, []byte{0x80}, []byte{0xff}},
 		{dec("-1.5", 5, 1), dec("0", 5, 1), dec("9999.9", 5, 1)},
-		{false, true}, {int32(-1), int32(0)},
+		{false, true},
+		{int32(-1), int32(0)},
 	}
 	for _, vs := range ascending {
 		for i := range vs {

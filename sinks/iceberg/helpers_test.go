@@ -35,17 +35,18 @@ type table struct {
 
 // onDisk puts the table's files on the local disk and gives their directory.
 func (tb *table) onDisk(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	tb.opts.Store = objstore.New(objstore.Config{})
 	tb.opts.Context.Prefix = "file://" + dir + "/data/j-1/"
 	return dir
 }
 
-func newTable(t testing.TB, schema *iceberg.Schema, fields []iceberg.PartitionField, props map[string]string) *table {
-	t.Helper()
+func newTable(tb testing.TB, schema *iceberg.Schema, fields []iceberg.PartitionField, props map[string]string) *table {
+	tb.Helper()
 	sj, err := json.Marshal(schema)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if fields == nil {
 		fields = []iceberg.PartitionField{}
@@ -53,11 +54,11 @@ func newTable(t testing.TB, schema *iceberg.Schema, fields []iceberg.PartitionFi
 	spec := iceberg.NewPartitionSpecID(3, fields...)
 	pj, err := json.Marshal(spec)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	as, err := format.ArrowSchema(schema)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return &table{schema: schema, spec: spec, arrow: as, opts: sinks.Options{
 		Context: sinks.Context{
@@ -65,7 +66,7 @@ func newTable(t testing.TB, schema *iceberg.Schema, fields []iceberg.PartitionFi
 			SchemaJSON: sj, SpecJSON: pj, Properties: props, FormatVersion: 2,
 			Prefix: prefix,
 		},
-		Attempt: "a-1", Stage: 2, Task: 5, SpillDir: t.TempDir(),
+		Attempt: "a-1", Stage: 2, Task: 5, SpillDir: tb.TempDir(),
 		Store: &memStore{objects: map[string][]byte{}},
 	}}
 }
@@ -80,11 +81,12 @@ func (tb *table) open(t *testing.T) *sinks.Writer {
 }
 
 // batch makes a batch of the table's own Arrow schema from JSON rows.
-func (tb *table) batch(t testing.TB, rows string) arrow.RecordBatch {
+func (tb *table) batch(t *testing.T, rows string) arrow.RecordBatch {
+	t.Helper()
 	return jsonBatch(t, tb.arrow, rows)
 }
 
-func jsonBatch(t testing.TB, schema *arrow.Schema, rows string) arrow.RecordBatch {
+func jsonBatch(t *testing.T, schema *arrow.Schema, rows string) arrow.RecordBatch {
 	t.Helper()
 	b, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
 	if err != nil {

@@ -116,6 +116,7 @@ func (tb *table) numbers(from, n, spread int) arrow.RecordBatch {
 }
 
 func keyed(t *testing.T) *table {
+	t.Helper()
 	return newTable(t, iceberg.NewSchema(0, required(1, "k", p.Int32), field(2, "v", p.String)), []iceberg.PartitionField{identity(1, 1000, "k")}, nil)
 }
 

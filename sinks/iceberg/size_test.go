@@ -45,7 +45,8 @@ func mixed(schema *arrow.Schema, r *rand.Rand, from, n, noise int) arrow.RecordB
 func wantSizes(t interface {
 	Helper()
 	Errorf(string, ...any)
-}, files []commit.File, target int64) {
+}, files []commit.File, target int64,
+) {
 	t.Helper()
 	for _, f := range files[:len(files)-1] {
 		if off := float64(f.Size-target) / float64(target); off < -0.15 || off > 0.15 {

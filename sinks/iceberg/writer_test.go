@@ -202,6 +202,7 @@ func TestBadOptions(t *testing.T) {
 
 func TestParquetProperties(t *testing.T) {
 	chunk := func(t *testing.T, props map[string]string, at int) (codec compress.Compression, encodings string, size int64) {
+		t.Helper()
 		tb := newTable(t, iceberg.NewSchema(0, field(1, "k", p.Int32), field(2, "v", &iceberg.StructType{FieldList: []iceberg.NestedField{field(3, "s", p.String)}})), nil, props)
 		rows := make([]string, 3000)
 		for i := range rows {
@@ -241,7 +242,8 @@ func TestParquetProperties(t *testing.T) {
 
 func TestMetricsProperties(t *testing.T) {
 	tb := newTable(t, iceberg.NewSchema(0, field(1, "a", p.String), field(2, "b", p.String), field(3, "c", p.String)), nil, map[string]string{
-		"write.metadata.metrics.default": "counts", "write.metadata.metrics.column.a": "none", "write.metadata.metrics.column.c": "truncate(2)"})
+		"write.metadata.metrics.default": "counts", "write.metadata.metrics.column.a": "none", "write.metadata.metrics.column.c": "truncate(2)",
+	})
 	f := tb.write(t, tb.batch(t, `[{"a":"x","b":"y","c":"zebra"}]`))[0]
 	if got := fmt.Sprint(f.ValueCounts, f.NullCounts, len(f.ColumnSizes), f.Lower, f.Upper); got != "map[2:1 3:1] map[2:0 3:0] 2 map[3:[122 101]] map[3:[122 102]]" {
 		t.Errorf("kept %s", got)
