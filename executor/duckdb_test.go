@@ -1,7 +1,9 @@
 package executor_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/firn-project/firn/executor"
+	"github.com/firn-project/firn/internal/flightread"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
@@ -101,6 +104,82 @@ func TestInsertWithDuckDB(t *testing.T) {
 	}
 	if rows != 900 || len(seen) != 5 {
 		t.Errorf("%d rows in partitions %v", rows, seen)
+	}
+}
+
+// Every type that a table can be partitioned by comes out of DuckDB in a form that
+// can be hashed, and equal values go to one output.
+func TestHashExchangeWithDuckDB(t *testing.T) {
+	src, dir := csv(t, 100)
+	h := start(t, newScheduler(t, "push"), real(dir))
+	for i, c := range []struct{ typ, sql, transform string }{
+		{"uuid", "CAST(md5(k) AS UUID)", "bucket[4]"},
+		{"uuid", "CAST(md5(k) AS UUID)", "identity"},
+		{"fixed[3]", "CAST(k[1:3] AS BLOB)", "identity"},
+		{"fixed[3]", "CAST(k[2:4] AS BLOB)", "bucket[3]"},
+		{"binary", "CAST(k AS BLOB)", "bucket[3]"},
+		{"timestamptz", "TIMESTAMPTZ '2020-01-01 00:00:00+00' + to_days(id::int)", "month"},
+		{"timestamp", "TIMESTAMP '2020-01-01 00:00:00' + to_days(id::int)", "day"},
+		{"date", "DATE '2020-01-01' + id::int", "month"},
+		{"time", "TIME '12:00:00'", "identity"},
+		{"decimal(20,2)", "CAST(id AS DECIMAL(20,2))", "truncate[10]"},
+		{"int", "CAST(id AS INTEGER)", "bucket[3]"},
+		{"boolean", "id > 4", "identity"},
+		{"string", "CASE WHEN id > 50 THEN k END", "truncate[2]"},
+	} {
+		t.Run(c.typ+" "+c.transform, func(t *testing.T) {
+			layout := plan.Layout{
+				Format:     "iceberg",
+				SchemaJSON: []byte(`{"type":"struct","schema-id":0,"fields":[{"id":1,"name":"x","required":false,"type":"` + c.typ + `"}]}`),
+				SpecJSON:   []byte(`{"spec-id":0,"fields":[{"source-id":1,"field-id":1000,"name":"p","transform":"` + c.transform + `"}]}`),
+			}
+			q := &plan.Query{SQL: "SELECT " + c.sql + " AS x FROM firn_s0", Sources: []plan.Source{src}}
+			id := fmt.Sprintf("a-%d", i)
+			h.launch(t, def(t, id, &plan.Exchange{Input: q, How: plan.ExchangeHash, Partitions: 3, Layout: &layout}))
+			st := h.wait(t, id)
+			if st.GetState() != "succeeded" || st.GetRowsOut() != 100 {
+				t.Fatalf("status is %v", st)
+			}
+			if c.transform != "identity" {
+				return
+			}
+			owner, used := map[string]int{}, map[int]bool{}
+			for o := range 3 {
+				used[o] = st.GetOutputs()[o].GetRows() > 0
+				for _, v := range h.texts(t, h.location(id, o)) {
+					if was, ok := owner[v]; ok && was != o {
+						t.Errorf("%q is in outputs %d and %d", v, was, o)
+					}
+					owner[v] = o
+				}
+			}
+			// Five values that all hashed alike would say that none was seen.
+			if c.typ == "uuid" && !(used[0] && used[1] || used[1] && used[2] || used[0] && used[2]) {
+				t.Errorf("only one output is used: %v", st.GetOutputs())
+			}
+		})
+	}
+}
+
+// texts reads an output's first column as text.
+func (h *harness) texts(t *testing.T, l plan.ShuffleLocation) (out []string) {
+	t.Helper()
+	c := flightread.New(flightread.Config{})
+	defer c.Close()
+	r := c.Open(t.Context(), flightread.Source{Address: l.Address, Ticket: l.Ticket})
+	defer r.Close()
+	for {
+		b, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range int(b.NumRows()) {
+			out = append(out, b.Column(0).ValueStr(i))
+		}
+		b.Release()
 	}
 }
 

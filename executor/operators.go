@@ -11,7 +11,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/executor/shuffle"
-	format "github.com/firn-project/firn/format/iceberg"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
@@ -202,32 +201,6 @@ func (r *task) partitioner(x *plan.Exchange) (shuffle.Partitioner, error) {
 	default:
 		return nil, fmt.Errorf("unknown exchange %q", x.How)
 	}
-}
-
-// layoutHash hashes rows by the table partition that they belong to.
-func layoutHash(l *plan.Layout) (shuffle.HashFunc, error) {
-	if l == nil {
-		return nil, errors.New("a hash exchange without a layout")
-	}
-	schema, err := format.ParseSchema(l.SchemaJSON)
-	if err != nil {
-		return nil, err
-	}
-	spec, err := format.ParseSpec(l.SpecJSON, schema)
-	if err != nil {
-		return nil, err
-	}
-	p, err := format.NewPartitioner(schema, spec)
-	if err != nil {
-		return nil, err
-	}
-	return func(b arrow.RecordBatch) (func(int) uint64, error) {
-		keys, err := p.Apply(b)
-		if err != nil {
-			return nil, err
-		}
-		return keys.Hash, nil
-	}, nil
 }
 
 // memory is the task's share in bytes.
