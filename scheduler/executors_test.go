@@ -167,6 +167,27 @@ func TestNewIncarnationLosesTheOld(t *testing.T) {
 	}
 }
 
+// An executor can't speak for an attempt that another one was given.
+func TestStatusOfAnotherExecutorsAttempt(t *testing.T) {
+	h := start(t, nil)
+	hold := newStop()
+	var e1 *fakeExecutor
+	e1 = startExecutor(t, h.s, executorOptions{id: "e1", slots: parts, task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+		hold.wait()
+		return e1.succeed(d, n)
+	}})
+	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
+	d := receive(t, e1.launched, "task")
+	e2 := startExecutor(t, h.s, executorOptions{id: "e2"})
+	_, err := e2.sched.ReportStatus(t.Context(), &firnpb.ReportStatusRequest{
+		ExecutorId: "e2", Incarnation: e2.incarnation,
+		Statuses: []*firnpb.TaskStatus{fail(d, errors.New("not mine"), wire.ClassNotRetryable)},
+	})
+	must(t, err)
+	close(hold.release)
+	wantState(t, h.wait(id), graph.Succeeded, commit.CommitCommitted)
+}
+
 // The launch never arrives: the heartbeats don't list the attempt, and it runs
 // again under a new id.
 func TestLostLaunch(t *testing.T) {

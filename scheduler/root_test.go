@@ -264,6 +264,10 @@ func TestRoot16_CancelWhileTheRootRuns(t *testing.T) {
 		if resp.GetAnswer() != graph.AnswerCancelled {
 			t.Fatal(resp.GetAnswer())
 		}
+		// Whatever else stops it: the graph gives no leave to send any more.
+		var j *job
+		must(t, h.s.loop.call(t.Context(), func() { j = h.s.state.jobs[id] }))
+		wantCode(t, (&rootRun{s: h.s, job: j, epoch: 1}).passNoReturn(t.Context()), commit.CodeJobCancelled, id)
 		close(hold.release)
 		st := h.waitUntil(id, func(st *firnpb.JobStatus) bool {
 			root := st.GetStages()[len(st.GetStages())-1]
@@ -367,8 +371,8 @@ func TestRoot26_LostInputReruns(t *testing.T) {
 	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
 	receive(t, hold.arrived, "read")
 	second := startExecutor(t, h.s, executorOptions{id: "e2", slots: parts})
-	close(hold.release)
 	first.kill()
+	close(hold.release)
 	st := h.wait(id)
 	wantState(t, st, graph.Succeeded, commit.CommitCommitted)
 	if h.catalogs.table.Applied() != 1 || h.catalogs.table.Rows("main") != 10*parts {
