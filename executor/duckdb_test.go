@@ -143,9 +143,11 @@ func TestHashExchangeWithDuckDB(t *testing.T) {
 			if c.transform != "identity" {
 				return
 			}
-			owner, used := map[string]int{}, map[int]bool{}
+			owner, used := map[string]int{}, 0
 			for o := range 3 {
-				used[o] = st.GetOutputs()[o].GetRows() > 0
+				if st.GetOutputs()[o].GetRows() > 0 {
+					used++
+				}
 				for _, v := range h.texts(t, h.location(id, o)) {
 					if was, ok := owner[v]; ok && was != o {
 						t.Errorf("%q is in outputs %d and %d", v, was, o)
@@ -154,7 +156,7 @@ func TestHashExchangeWithDuckDB(t *testing.T) {
 				}
 			}
 			// Five values that all hashed alike would say that none was seen.
-			if c.typ == "uuid" && !(used[0] && used[1] || used[1] && used[2] || used[0] && used[2]) {
+			if c.typ == "uuid" && used < 2 {
 				t.Errorf("only one output is used: %v", st.GetOutputs())
 			}
 		})
