@@ -157,8 +157,8 @@ func (c *Cluster) ExecutorAddrs() []string {
 // bounds the wait.
 func (c *Cluster) Close(ctx context.Context) error {
 	errs := make([]error, len(c.executors), len(c.executors)+1)
-	schedulerErr := c.scheduler.Close(ctx)
 	c.closing.Store(true)
+	schedulerErr := c.scheduler.Close(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	var wg sync.WaitGroup

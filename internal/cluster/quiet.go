@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// quiet drops what is logged after its switch was turned: executors that are
-// closed after their scheduler complain that they can't reach it, which is nobody's
-// business any more.
+// quiet drops what is logged after its switch was turned: executors whose
+// scheduler is being closed complain that they can't reach it, which nobody needs
+// to know.
 type quiet struct {
 	slog.Handler
 	off *atomic.Bool
