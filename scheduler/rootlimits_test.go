@@ -85,3 +85,43 @@ func TestRoot29_CancelledJobFreedAfterTheRootStopped(t *testing.T) {
 	}
 	wantState(t, h.get(id), graph.Cancelled, commit.CommitNone)
 }
+
+func TestRoot19_InlineResultIsAnArrowStream(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	st := h.run(&firnpb.ExecuteRequest{Sql: insert})
+	schema, rows := readRows(t, st.GetInlineResult())
+	if !schema.Equal(wire.ReportSchema()) || len(rows) != 1 {
+		t.Fatalf("%d rows of %s", len(rows), schema)
+	}
+	if len(st.GetPartitions()) != 0 || len(st.GetResultSchema()) != 0 {
+		t.Fatal("the result is told twice")
+	}
+}
+
+func TestRoot21_ClientFetchesNothing(t *testing.T) {
+	h := start(t, nil)
+	e := startExecutor(t, h.s, executorOptions{id: "e1"})
+	st := h.run(&firnpb.ExecuteRequest{Sql: insert})
+	h.get(st.GetJobId())
+	if n := e.gets.Load(); n != parts { // the root's own
+		t.Fatalf("%d reads over Flight, want the root's %d", n, parts)
+	}
+	for _, s := range []*firnpb.JobStatus{st, h.get(st.GetJobId())} {
+		if len(s.GetPartitions()) != 0 {
+			t.Fatal("the client was given something to fetch")
+		}
+	}
+}
+
+func TestRoot27_MessagesSayJobReasonAndWayOut(t *testing.T) {
+	h := start(t, func(c *Config) { c.MaxResult = 100 })
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	for _, req := range []*firnpb.ExecuteRequest{{Sql: insert}, {Sql: insert, Mode: "cached"}, {Sql: insert, Mode: "pipelined"}} {
+		st := h.run(req)
+		text := wire.ErrorFromProto(st.GetError()).Error()
+		if !strings.Contains(text, st.GetJobId()) || st.GetError().GetCause() == "" || st.GetError().GetHint() == "" || st.GetError().GetCode() == "" {
+			t.Errorf("mode %q: %v", req.GetMode(), st.GetError())
+		}
+	}
+}
