@@ -96,8 +96,8 @@ func TestTrapB6_RESTAnswers(t *testing.T) {
 			if name == "requirement refused" {
 				h.Foreign(t)
 			}
-			before := s.commits
-			s.fault = func(int) *fault { return &c.fault }
+			before := s.sent()
+			s.inject(c.fault)
 			a := tbl.Send(t.Context(), r)
 			if a.Class != c.want {
 				t.Errorf("answer %+v, want %s", a, c.want)
@@ -108,7 +108,7 @@ func TestTrapB6_RESTAnswers(t *testing.T) {
 			if c.fault.status != 0 && a.Status != c.fault.status {
 				t.Errorf("status %d, want %d", a.Status, c.fault.status)
 			}
-			if n := s.commits - before; n != 1 {
+			if n := s.sent() - before; n != 1 {
 				t.Errorf("%d requests were sent", n)
 			}
 			m, err = tbl.Read(t.Context())
@@ -140,12 +140,12 @@ func TestOneCopyOverADeadConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := s.commits
-		s.fault = func(int) *fault { return &fault{applied: true, cut: "before"} }
+		before := s.sent()
+		s.inject(fault{applied: true, cut: "before"})
 		if a := tbl.Send(t.Context(), r); a.Class != commit.AnswerAmbiguous {
 			t.Errorf("%+v", a)
 		}
-		if n := s.commits - before; n != 1 {
+		if n := s.sent() - before; n != 1 {
 			t.Errorf("%d copies arrived", n)
 		}
 		s.CloseClientConnections()

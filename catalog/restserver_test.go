@@ -90,6 +90,20 @@ func newRESTServer(tb testing.TB) *restServer {
 	return s
 }
 
+// sent is the number of commit requests that have arrived.
+func (s *restServer) sent() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.commits
+}
+
+// inject makes every further commit request meet the fault.
+func (s *restServer) inject(f fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = func(int) *fault { return &f }
+}
+
 func (s *restServer) reply(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(v); err != nil {
