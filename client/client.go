@@ -104,6 +104,11 @@ func (c *Client) fromRPC(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*commit.Error](decoded); ok {
 		return decoded
 	}
+	if until, ok := ctx.Deadline(); ok && status.Code(err) == codes.DeadlineExceeded && time.Until(until) < time.Second {
+		// The transport's clock was a moment ahead of the context's.
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
 	if status.Code(err) == codes.Unavailable {
 		return unreachable(c.addr, errors.New(status.Convert(err).Message()))
 	}
