@@ -66,7 +66,7 @@ func (a *Analyzer) knownCatalog(ctx context.Context, catalog string) error {
 	if err != nil || slices.Contains(catalogs, catalog) {
 		return err
 	}
-	hint := "SHOW CATALOGS lists those there are."
+	hint := "The catalogs are " + strings.Join(catalogs, ", ") + "."
 	if near := nearest(catalog, catalogs); near != "" {
 		hint = "Did you mean " + near + "? " + hint
 	}

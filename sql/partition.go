@@ -10,7 +10,8 @@ const (
 	// taskBytes is how much of a source one task reads, if there are more
 	// bytes than two tasks a slot would take.
 	taskBytes = 64 << 20
-	// smallSource is below what a second task costs more than it saves.
+	// smallSource is below what a second task costs more than it saves, for
+	// many small files: a file of several row groups is always cut.
 	smallSource = 1 << 20
 	// spreadBytes is how much input makes it worth to spread the rows of a
 	// query that runs whole over several writers.
@@ -99,11 +100,10 @@ func pieces(s plan.Source) (out []piece) {
 // cut divides a source among tasks: runs of pieces in plan order, of about the
 // same number of bytes.
 func cut(s plan.Source, slots int) [][]plan.SourceFile {
-	total := sourceBytes(s)
-	if total < smallSource {
+	total, all := sourceBytes(s), pieces(s)
+	if total < smallSource && len(all) == len(s.Files) {
 		return nil
 	}
-	all := pieces(s)
 	tasks := min(len(all), max(int((total+taskBytes-1)/taskBytes), 2*slots))
 	var out [][]plan.SourceFile
 	left := int64(0)

@@ -90,6 +90,7 @@ func queryError(err error, sources []plan.Source) error {
 		out.Hint = "Give the executor more memory (--memory) or fewer slots (--slots); lists and strings built over a whole table can't be spilled."
 	case e.Type == "IO":
 		out.Code, out.Op = commit.CodeSourceRead, "read source"
+		out.Hint = "Look whether the files are still there and can be read."
 	case e.Type == "INTERNAL", e.Type == "FATAL":
 		out.Code = commit.CodeEngineBroken
 		out.Hint = "This is an error in DuckDB or Firn. Please report it with the statement."
@@ -101,6 +102,8 @@ func queryError(err error, sources []plan.Source) error {
 		out.Hint = "Correct the file, or read the column as VARCHAR and use TRY_CAST."
 	case e.Type == "Conversion", e.Type == "Out of Range":
 		out.Hint = "TRY_CAST gives NULL for a value that can't be cast."
+	default:
+		out.Hint = "Correct the statement."
 	}
 	if out.Code != commit.CodeSpillFull {
 		out.Object = fileNames(sources)
