@@ -189,6 +189,8 @@ func uploadFailed(table string, err error) error {
 	if _, ok := errors.AsType[*commit.Error](err); ok {
 		return err
 	}
-	return &commit.Error{Code: commit.CodeUpload, Op: "stream rows to", Object: table, Cause: err,
-		Tried: "Nothing was committed."}
+	return &commit.Error{
+		Code: commit.CodeUpload, Op: "stream rows to", Object: table, Cause: err,
+		Tried: "Nothing was committed.",
+	}
 }

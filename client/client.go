@@ -112,8 +112,10 @@ func (c *Client) fromRPC(ctx context.Context, err error) error {
 	if status.Code(err) == codes.Unavailable {
 		return unreachable(c.addr, errors.New(status.Convert(err).Message()))
 	}
-	return &commit.Error{Code: commit.CodeProtocol, Op: "call scheduler", Object: c.addr, Cause: decoded,
-		Hint: "Read the scheduler's log; `firn version` shows which version this is."}
+	return &commit.Error{
+		Code: commit.CodeProtocol, Op: "call scheduler", Object: c.addr, Cause: decoded,
+		Hint: "Read the scheduler's log; `firn version` shows which version this is.",
+	}
 }
 
 // unreachable is the error for a scheduler that doesn't answer.

@@ -47,6 +47,8 @@ func lostRows(ctx context.Context, p *firnpb.ResultPartition, err error) error {
 	if _, ok := errors.AsType[*commit.Error](err); ok {
 		return err
 	}
-	return &commit.Error{Code: commit.CodeResultLost, Op: "read rows from executor", Object: p.GetAddress(), Cause: err,
-		Hint: "Run the statement again."}
+	return &commit.Error{
+		Code: commit.CodeResultLost, Op: "read rows from executor", Object: p.GetAddress(), Cause: err,
+		Hint: "Run the statement again.",
+	}
 }

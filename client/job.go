@@ -90,16 +90,22 @@ func (s JobStatus) outcome() error {
 	case s.Err != nil:
 		return s.Err
 	case s.State == StateCancelled:
-		return &commit.Error{Code: commit.CodeJobCancelled, Op: "run job", Object: s.ID,
-			Cause: fmt.Errorf("the job was cancelled; its commit is %q", s.Commit)}
+		return &commit.Error{
+			Code: commit.CodeJobCancelled, Op: "run job", Object: s.ID,
+			Cause: fmt.Errorf("the job was cancelled; its commit is %q", s.Commit),
+		}
 	case s.Commit == commit.CommitUnknown:
-		return &commit.Error{Code: commit.CodeUnknown, Op: "commit job", Object: s.ID,
+		return &commit.Error{
+			Code: commit.CodeUnknown, Op: "commit job", Object: s.ID,
 			Cause: errors.New("the outcome of its commit isn't known yet"),
 			Tried: "All files are kept, and the scheduler goes on finding out.",
-			Hint:  "Ask again with `firn job wait " + s.ID + "`; don't submit the statement under another key."}
+			Hint:  "Ask again with `firn job wait " + s.ID + "`; don't submit the statement under another key.",
+		}
 	default:
-		return &commit.Error{Code: commit.CodeProtocol, Op: "run job", Object: s.ID,
-			Cause: fmt.Errorf("it ended as %q and without a reason", s.State)}
+		return &commit.Error{
+			Code: commit.CodeProtocol, Op: "run job", Object: s.ID,
+			Cause: fmt.Errorf("it ended as %q and without a reason", s.State),
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,16 +16,20 @@ func quoteName(name string) (string, error) {
 	for {
 		part, tail, err := namePart(rest)
 		if err != nil {
-			return "", &commit.Error{Code: commit.CodeBadCall, Op: "read name", Object: name, Cause: err,
-				Hint: `Write it as catalog.namespace.table, with parts in double quotes where they hold dots.`}
+			return "", &commit.Error{
+				Code: commit.CodeBadCall, Op: "read name", Object: name, Cause: err,
+				Hint: `Write it as catalog.namespace.table, with parts in double quotes where they hold dots.`,
+			}
 		}
 		parts = append(parts, quoteIdent(part))
 		if tail == "" {
 			return strings.Join(parts, "."), nil
 		}
 		if tail[0] != '.' {
-			return "", &commit.Error{Code: commit.CodeBadCall, Op: "read name", Object: name,
-				Cause: fmt.Errorf("%q follows a quoted part; want a dot", tail)}
+			return "", &commit.Error{
+				Code: commit.CodeBadCall, Op: "read name", Object: name,
+				Cause: fmt.Errorf("%q follows a quoted part; want a dot", tail),
+			}
 		}
 		rest = tail[1:]
 	}
@@ -34,13 +39,13 @@ func quoteName(name string) (string, error) {
 // follows it.
 func namePart(s string) (part, tail string, err error) {
 	if s == "" {
-		return "", "", fmt.Errorf("a part is empty")
+		return "", "", errors.New("a part is empty")
 	}
 	q := s[0]
 	if q != '"' && q != '`' {
 		part, _, _ = strings.Cut(s, ".")
 		if part == "" {
-			return "", "", fmt.Errorf("a part is empty")
+			return "", "", errors.New("a part is empty")
 		}
 		return part, s[len(part):], nil
 	}
@@ -53,12 +58,12 @@ func namePart(s string) (part, tail string, err error) {
 			b.WriteByte(q)
 			i++
 		case b.Len() == 0:
-			return "", "", fmt.Errorf("a part is empty")
+			return "", "", errors.New("a part is empty")
 		default:
 			return b.String(), s[i+1:], nil
 		}
 	}
-	return "", "", fmt.Errorf("a quote isn't closed")
+	return "", "", errors.New("a quote isn't closed")
 }
 
 func quoteIdent(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }

@@ -68,9 +68,11 @@ func (p *Pipeline) read(fn string, paths []string, opts ReadOptions) *Pipeline {
 	if len(paths) > 1 {
 		args = "[" + args + "]"
 	}
+	var argsSb71 strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(opts)) {
-		args += ", " + name + " = " + opts[name]
+		argsSb71.WriteString(", " + name + " = " + opts[name])
 	}
+	args += argsSb71.String()
 	return p.source("SELECT * FROM " + fn + "(" + args + ")")
 }
 
@@ -179,8 +181,10 @@ func (p *Pipeline) fail(err error) {
 // jobOf is the job of a statement that must have one.
 func (r *Result) jobOf() (*Job, error) {
 	if r.Job == nil {
-		return nil, &commit.Error{Code: commit.CodeProtocol, Op: "run statement", Object: r.Statement,
-			Cause: errors.New("the scheduler answered without a job")}
+		return nil, &commit.Error{
+			Code: commit.CodeProtocol, Op: "run statement", Object: r.Statement,
+			Cause: errors.New("the scheduler answered without a job"),
+		}
 	}
 	return r.Job, nil
 }

@@ -81,7 +81,7 @@ func (a *app) open(cmd *cobra.Command, t target) (*session, error) {
 func (s *session) close(ctx context.Context) error {
 	var errs []error
 	if s.Client != nil {
-		errs = append(errs, s.Client.Close())
+		errs = append(errs, s.Close())
 	}
 	if s.embedded != nil {
 		ctx, cancel := context.WithTimeout(ctx, closeTimeout)

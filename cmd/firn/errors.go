@@ -28,7 +28,7 @@ func (a *app) fail(err error) int {
 	if a.output == string(render.JSON) || a.output == string(render.JSONL) {
 		_ = render.Object(a.stderr, map[string]any{"error": errorObject(e, kind)}) // nowhere to tell
 	} else {
-		fmt.Fprint(a.stderr, errorText(e))
+		_, _ = fmt.Fprint(a.stderr, errorText(e))
 	}
 	return kind.ExitCode()
 }

@@ -54,7 +54,7 @@ func (a *app) watch(ctx context.Context, job *client.Job) (client.JobStatus, err
 			a.showProgress(terminal, last)
 		case e := <-ended:
 			if terminal {
-				fmt.Fprint(a.stderr, "\r\x1b[K")
+				_, _ = fmt.Fprint(a.stderr, "\r\x1b[K")
 			}
 			return e.status, e.err
 		}
@@ -65,9 +65,9 @@ func (a *app) showProgress(terminal bool, s client.JobStatus) {
 	switch {
 	case s.ID == "":
 	case terminal:
-		fmt.Fprint(a.stderr, "\r\x1b[K"+progressLine(s, time.Now()))
+		_, _ = fmt.Fprint(a.stderr, "\r\x1b[K"+progressLine(s, time.Now()))
 	default:
-		fmt.Fprintln(a.stderr, "firn: "+progressLine(s, time.Now()))
+		_, _ = fmt.Fprintln(a.stderr, "firn: "+progressLine(s, time.Now()))
 	}
 }
 

@@ -187,8 +187,10 @@ func (a *app) serve(ctx context.Context, logger *slog.Logger, role string, ready
 	<-ctx.Done()
 	logger.LogAttrs(a.giveUp, slog.LevelInfo, "stopping", slog.String("role", role))
 	if err := shut(a.giveUp); err != nil {
-		return &commit.Error{Code: commit.CodeCluster, Op: "stop", Object: role, Cause: err,
-			Hint: "Start it again in the same directory: it goes on with what was left."}
+		return &commit.Error{
+			Code: commit.CodeCluster, Op: "stop", Object: role, Cause: err,
+			Hint: "Start it again in the same directory: it goes on with what was left.",
+		}
 	}
 	return nil
 }

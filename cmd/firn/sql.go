@@ -222,7 +222,7 @@ func (r *runner) statement(ctx context.Context, st sql.Statement, key string) er
 // hint tells a person something that isn't data.
 func (a *app) hint(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(a.stderr, "firn: "+format+"\n", args...)
+		_, _ = fmt.Fprintf(a.stderr, "firn: "+format+"\n", args...)
 	}
 }
 

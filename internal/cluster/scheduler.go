@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/firn-project/firn/catalog"
 	"github.com/firn-project/firn/commit"
@@ -89,8 +90,8 @@ func (s *Scheduler) Close(ctx context.Context) error {
 // releaseAll releases in the reverse order of opening.
 func (s *Scheduler) releaseAll() error {
 	var errs []error
-	for i := len(s.release) - 1; i >= 0; i-- {
-		errs = append(errs, s.release[i]())
+	for _, v := range slices.Backward(s.release) {
+		errs = append(errs, v())
 	}
 	s.release = nil
 	return errors.Join(errs...)

@@ -154,9 +154,9 @@ func TestPrecedenceIsFlagEnvFileDefault(t *testing.T) {
 // TestExecutorsKnowNoCatalogs: nothing that an executor is configured with has a
 // place for a catalog's address or secret.
 func TestExecutorsKnowNoCatalogs(t *testing.T) {
-	typ := reflect.TypeOf(Executor{})
-	for i := range typ.NumField() {
-		f := typ.Field(i)
+	typ := reflect.TypeFor[Executor]()
+	for f := range typ.Fields() {
+		f := f
 		name := strings.ToLower(f.Name)
 		for _, word := range []string{"catalog", "token", "secret", "credential", "warehouse", "propert", "uri"} {
 			if strings.Contains(name, word) {

@@ -28,8 +28,8 @@ func checkNode(n *yaml.Node, t reflect.Type, path string) error {
 	fields := map[string]reflect.Type{}
 	switch t.Kind() {
 	case reflect.Struct:
-		for i := range t.NumField() {
-			fields[t.Field(i).Tag.Get("yaml")] = t.Field(i).Type
+		for field := range t.Fields() {
+			fields[field.Tag.Get("yaml")] = field.Type
 		}
 	case reflect.Map:
 		for i := 0; i+1 < len(n.Content); i += 2 {

@@ -127,13 +127,13 @@ func (s Scheduler) Validate() error {
 func (c Catalog) validate(name string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, ". \"`/"):
-		return fmt.Errorf(": the name of a catalog can't be empty or hold dots, blanks, slashes or quotes")
+		return errors.New(": the name of a catalog can't be empty or hold dots, blanks, slashes or quotes")
 	case c.Type != "sql" && c.Type != "rest":
 		return fmt.Errorf(".type: %q: want sql or rest", c.Type)
 	case c.URI == "":
-		return fmt.Errorf(".uri: it is empty; want the address of the catalog")
+		return errors.New(".uri: it is empty; want the address of the catalog")
 	case c.Type == "sql" && c.Warehouse == "":
-		return fmt.Errorf(".warehouse: it is empty; a sql catalog needs the URI under which its tables lie")
+		return errors.New(".warehouse: it is empty; a sql catalog needs the URI under which its tables lie")
 	}
 	return nil
 }
