@@ -1,195 +1,168 @@
 package bench
 
 import (
-	"context"
-	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
-
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/parquet/file"
-	"github.com/apache/arrow-go/v18/parquet/pqarrow"
-	"github.com/apache/iceberg-go"
-	icecatalog "github.com/apache/iceberg-go/catalog"
-	sqlcat "github.com/apache/iceberg-go/catalog/sql"
-	"github.com/apache/iceberg-go/table"
-	_ "github.com/duckdb/duckdb-go/v2"
-	_ "modernc.org/sqlite"
-
-	"github.com/firn-project/firn/client"
-	"github.com/firn-project/firn/internal/cluster"
 )
+
+// rounds is how often each writer runs after one run that isn't counted. The
+// writers take turns, so that a machine that gets slower does so for all.
+const rounds = 5
 
 // input is the whole flights file where FIRN_TESTDATA has it, else the sample.
 func input(b *testing.B) string {
 	b.Helper()
+	path := "../../examples/flights/flights-sample.parquet"
 	if dir := os.Getenv("FIRN_TESTDATA"); dir != "" {
-		return filepath.Join(dir, "data", "flights-3m.parquet")
+		path = filepath.Join(dir, "data", "flights-3m.parquet")
 	}
-	path, err := filepath.Abs("../../examples/flights/flights-sample.parquet")
+	path, err := filepath.Abs(path)
 	if err != nil {
 		b.Fatal(err)
 	}
 	return path
 }
 
-// BenchmarkSmoke writes the flights, partitioned by month, in three ways and
-// prints rows/s of each as a ratio to DuckDB's COPY.
+// cost is what one run took.
+type cost struct {
+	wall, cpu time.Duration
+}
+
+// writer is one way of writing all rows of the input, as Parquet with zstd. Each
+// is up before it is measured, as a server is. run writes below dir, which is
+// fresh, and gives the rows it wrote and the time from asking for that to the
+// rows being there to be read.
+type writer struct {
+	name string
+	run  func(b *testing.B, dir string, partitioned bool) (rows int64, took time.Duration)
+}
+
+// BenchmarkSmoke writes the flights in three ways, partitioned by month and not
+// at all, and prints the medians. Wall time and CPU seconds are of this process,
+// in which all three run.
 func BenchmarkSmoke(b *testing.B) {
 	in := input(b)
-	for range b.N {
-		duck, rows := duckCopy(b, in)
-		firn := firnInsert(b, in, rows)
-		lib := libraryAppend(b, in, rows)
-		fmt.Printf("\n%-28s %12s %14s %18s\n", "", "seconds", "rows/s", "relative to COPY")
-		for _, r := range []struct {
-			name string
-			took time.Duration
-		}{{"DuckDB COPY", duck}, {"Firn INSERT", firn}, {"iceberg-go Append", lib}} {
-			fmt.Printf("%-28s %12.2f %14.0f %18.2f\n", r.name, r.took.Seconds(), float64(rows)/r.took.Seconds(), duck.Seconds()/r.took.Seconds())
-		}
-		fmt.Printf("%d rows of %s, partitioned by month, zstd\n\n", rows, filepath.Base(in))
-		b.ReportMetric(duck.Seconds()/firn.Seconds(), "firn/copy")
-		b.ReportMetric(lib.Seconds()/firn.Seconds(), "firn/append")
+	writers := []writer{duckCopy(b, in), firnInsert(b, in), libraryAppend(in)}
+	if _, err := os.ReadFile(in); err != nil { // into the file cache
+		b.Fatal(err)
+	}
+	for _, v := range []struct {
+		name        string
+		partitioned bool
+	}{{"partitioned", true}, {"unpartitioned", false}} {
+		b.Run(v.name, func(b *testing.B) {
+			for range b.N {
+				compare(b, writers, v.partitioned)
+			}
+		})
 	}
 }
 
-func duckCopy(b *testing.B, in string) (time.Duration, int64) {
+func compare(b *testing.B, writers []writer, partitioned bool) {
 	b.Helper()
-	db, err := sql.Open("duckdb", "")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer db.Close()
-	start := time.Now()
-	_, err = db.Exec(fmt.Sprintf(`COPY (SELECT *, date_trunc('month', date) AS month FROM read_parquet('%s')) TO '%s'
-		(FORMAT parquet, COMPRESSION zstd, PARTITION_BY (month))`, in, filepath.Join(b.TempDir(), "copy")))
-	took := time.Since(start)
-	if err != nil {
-		b.Fatal(err)
-	}
+	costs := make([][]cost, len(writers))
+	bytes := make([]int64, len(writers))
+	files := make([]int, len(writers))
 	var rows int64
-	if err := db.QueryRow(fmt.Sprintf("SELECT count(*) FROM read_parquet('%s')", in)).Scan(&rows); err != nil {
-		b.Fatal(err)
-	}
-	return took, rows
-}
-
-// firnInsert measures the statement alone, on a cluster that is up.
-func firnInsert(b *testing.B, in string, rows int64) time.Duration {
-	b.Helper()
-	ctx := context.Background()
-	cl, err := cluster.Start(ctx, cluster.Config{Dir: b.TempDir(), Executors: 2})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() {
-		if err := cl.Close(ctx); err != nil {
-			b.Error(err)
-		}
-	}()
-	c, err := client.Dial(ctx, cl.Addr())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Close()
-	for _, stmt := range []string{
-		"CREATE NAMESPACE lake.air",
-		"CREATE TABLE lake.air.flights (date timestamp, delay bigint, distance bigint, origin string, destination string) PARTITIONED BY (month(date))",
-	} {
-		if _, err := c.Execute(ctx, client.Statement{SQL: stmt}); err != nil {
-			b.Fatal(err)
+	for round := range rounds + 1 {
+		for turn := range writers {
+			i := (turn + round) % len(writers)
+			dir, err := os.MkdirTemp(b.TempDir(), "")
+			if err != nil {
+				b.Fatal(err)
+			}
+			c, n := measure(b, writers[i], dir, partitioned)
+			if rows == 0 {
+				rows = n
+			}
+			if n != rows {
+				b.Fatalf("%s wrote %d rows, others %d", writers[i].name, n, rows)
+			}
+			if round > 0 {
+				costs[i] = append(costs[i], c)
+			}
+			files[i], bytes[i] = written(b, dir)
+			if err := os.RemoveAll(dir); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
-	start := time.Now()
-	res, err := c.Execute(ctx, client.Statement{SQL: fmt.Sprintf("INSERT INTO lake.air.flights SELECT * FROM read_parquet('%s')", in)})
-	if err != nil {
-		b.Fatal(err)
+	fmt.Printf("\n%-20s %9s %9s %12s %7s %7s %14s %14s\n", "", "wall s", "CPU s", "rows/s", "files", "MB", "speed / COPY", "speed / Append")
+	wall := make([]float64, len(writers))
+	cpu := make([]float64, len(writers))
+	for i := range writers {
+		wall[i], cpu[i] = median(costs[i], func(c cost) time.Duration { return c.wall }), median(costs[i], func(c cost) time.Duration { return c.cpu })
 	}
-	status, err := res.Job.Wait(ctx)
-	took := time.Since(start)
-	if err != nil {
-		b.Fatal(err)
+	for i, w := range writers {
+		fmt.Printf("%-20s %9.2f %9.2f %12.0f %7d %7.1f %14.2f %14.2f\n", w.name, wall[i], cpu[i], float64(rows)/wall[i],
+			files[i], float64(bytes[i])/1e6, wall[0]/wall[i], wall[2]/wall[i])
 	}
-	if status.Report.Rows != rows {
-		b.Fatalf("Firn wrote %d rows, want %d", status.Report.Rows, rows)
-	}
-	return took
+	fmt.Printf("%d rows, zstd, medians of %d rounds\n\n", rows, rounds)
+	b.ReportMetric(wall[0]/wall[1], "speed/copy")
+	b.ReportMetric(wall[2]/wall[1], "speed/append")
+	b.ReportMetric(cpu[1]/cpu[0], "cpu/copy")
+	b.ReportMetric(cpu[1]/cpu[2], "cpu/append")
 }
 
-// libraryAppend measures the library's own Append: reading, writing, committing.
-func libraryAppend(b *testing.B, in string, rows int64) time.Duration {
+func measure(b *testing.B, w writer, dir string, partitioned bool) (cost, int64) {
 	b.Helper()
-	ctx := context.Background()
-	dir := b.TempDir()
-	db, err := sql.Open("sqlite", filepath.Join(dir, "catalog.db"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer db.Close()
-	cat, err := sqlcat.NewCatalog("lib", db, sqlcat.SQLite, iceberg.Properties{"warehouse": "file://" + dir, "init_catalog_tables": "true"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cat.CreateNamespace(ctx, table.Identifier{"air"}, nil); err != nil {
-		b.Fatal(err)
-	}
-	schema := iceberg.NewSchema(0,
-		iceberg.NestedField{ID: 1, Name: "date", Type: iceberg.PrimitiveTypes.Timestamp},
-		iceberg.NestedField{ID: 2, Name: "delay", Type: iceberg.PrimitiveTypes.Int64},
-		iceberg.NestedField{ID: 3, Name: "distance", Type: iceberg.PrimitiveTypes.Int64},
-		iceberg.NestedField{ID: 4, Name: "origin", Type: iceberg.PrimitiveTypes.String},
-		iceberg.NestedField{ID: 5, Name: "destination", Type: iceberg.PrimitiveTypes.String})
-	spec := iceberg.NewPartitionSpec(iceberg.PartitionField{SourceIDs: []int{1}, FieldID: 1000, Name: "date_month", Transform: iceberg.MonthTransform{}})
-	tbl, err := cat.CreateTable(ctx, table.Identifier{"air", "flights"}, schema, icecatalog.WithPartitionSpec(&spec))
-	if err != nil {
-		b.Fatal(err)
-	}
-	start := time.Now()
-	rd, err := file.OpenParquetFile(in, false)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer rd.Close()
-	pr, err := pqarrow.NewFileReader(rd, pqarrow.ArrowReadProperties{BatchSize: 64 << 10, Parallel: true}, memory.DefaultAllocator)
-	if err != nil {
-		b.Fatal(err)
-	}
-	rr, err := pr.GetRecordReader(ctx, nil, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer rr.Release()
-	counted := &counter{RecordReader: rr}
-	if _, err := tbl.Append(ctx, counted, nil); err != nil {
-		b.Fatal(err)
-	}
-	took := time.Since(start)
-	if counted.rows != rows {
-		b.Fatalf("the library wrote %d rows, want %d", counted.rows, rows)
-	}
-	return took
+	before := cpuTime(b)
+	rows, took := w.run(b, dir, partitioned)
+	return cost{wall: took, cpu: cpuTime(b) - before}, rows
 }
 
-// counter counts the rows that went through a reader.
-type counter struct {
-	pqarrow.RecordReader
-	rows int64
-}
-
-func (c *counter) Next() bool {
-	ok := c.RecordReader.Next()
-	if ok {
-		c.rows += c.RecordReader.RecordBatch().NumRows()
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
 	}
-	return ok
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-var _ interface {
-	Schema() *arrow.Schema
-	Next() bool
-} = (*counter)(nil)
+func median(costs []cost, of func(cost) time.Duration) float64 {
+	all := make([]float64, len(costs))
+	for i, c := range costs {
+		all[i] = of(c).Seconds()
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// written counts the Parquet files below dir and their bytes.
+func written(b *testing.B, dir string) (files int, bytes int64) {
+	b.Helper()
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil && strings.HasSuffix(path, ".parquet") {
+			files++
+			bytes += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return files, bytes
+}
+
+// BenchmarkInsert is the INSERT alone, for profiles (-cpuprofile, -memprofile).
+func BenchmarkInsert(b *testing.B) {
+	insert := firnInsert(b, input(b))
+	for _, partitioned := range []bool{true, false} {
+		b.Run(fmt.Sprintf("partitioned=%t", partitioned), func(b *testing.B) {
+			var used cost
+			for b.Loop() {
+				c, _ := measure(b, insert, b.TempDir(), partitioned)
+				used.wall, used.cpu = used.wall+c.wall, used.cpu+c.cpu
+			}
+			b.ReportMetric(used.wall.Seconds()/float64(b.N), "wall-s/op")
+			b.ReportMetric(used.cpu.Seconds()/float64(b.N), "cpu-s/op")
+		})
+	}
+}
