@@ -158,10 +158,10 @@ func TestDocs(t *testing.T) {
 			checkExported(t, filepath.Join(rel, f), file)
 		}
 		want := "doc.go"
-		if strings.HasPrefix(rel, "cmd/") || slices.Contains(p.GoFiles, "main.go") {
+		if slices.Contains(p.GoFiles, "main.go") && !slices.Contains(p.GoFiles, "doc.go") {
 			want = "main.go"
 		}
-		if !slices.Equal(documented, []string{want}) && !(want == "main.go" && slices.Equal(documented, []string{"doc.go"})) {
+		if !slices.Equal(documented, []string{want}) {
 			t.Errorf("%s: the package comment stands in %v, want exactly %s", rel, documented, want)
 		}
 	}

@@ -196,9 +196,8 @@ func (b *fakeBinder) Probe(ctx context.Context, req plan.ProbeRequest) (plan.Pro
 		if len(s.Columns) == 0 {
 			return res, &commit.Error{Code: "FIRN-9406", Op: "read file", Object: fmt.Sprint(s.Patterns), Cause: errors.New("no such file")}
 		}
-		var cols, names []string
+		var cols []string
 		for _, c := range s.Columns {
-			names = append(names, duckdb.Ident(c.Name))
 			cols = append(cols, "CAST(NULL AS "+c.Type+") AS "+duckdb.Ident(c.Name))
 		}
 		var view []string

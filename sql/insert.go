@@ -200,7 +200,7 @@ func count(n int, what string) string {
 
 func (t *target) assignByName(src *source, in *Insert, columns []plan.Column, from []int) error {
 	for k, c := range columns {
-		if err := t.put(src, in, Ident{Name: c.Name, Offset: in.Query.Offset}, k, from); err != nil {
+		if err := t.put(src, Ident{Name: c.Name, Offset: in.Query.Offset}, k, from); err != nil {
 			return err
 		}
 	}
@@ -209,7 +209,7 @@ func (t *target) assignByName(src *source, in *Insert, columns []plan.Column, fr
 
 func (t *target) assignList(src *source, in *Insert, columns []plan.Column, from []int) error {
 	for k, c := range in.Columns {
-		if err := t.put(src, in, c, k, from); err != nil {
+		if err := t.put(src, c, k, from); err != nil {
 			return err
 		}
 	}
@@ -220,7 +220,7 @@ func (t *target) assignList(src *source, in *Insert, columns []plan.Column, from
 }
 
 // put assigns the query's column k to the named one.
-func (t *target) put(src *source, in *Insert, name Ident, k int, from []int) error {
+func (t *target) put(src *source, name Ident, k int, from []int) error {
 	op := "insert into " + t.pinned.Name.String()
 	i := t.find(name.Name)
 	switch {

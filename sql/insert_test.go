@@ -48,20 +48,34 @@ func queryOf(n plan.Node) *plan.Query {
 func TestInsertSQL(t *testing.T) {
 	f := insertCatalogs(t)
 	for _, c := range []struct{ in, want string }{
-		{"INSERT INTO t VALUES (1, 'a', 1.5)",
-			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS VARCHAR) AS "name", CAST(q.c3 AS DOUBLE) AS "score" FROM (VALUES (1, 'a', 1.5)) AS q(c1, c2, c3)`},
-		{"INSERT INTO t VALUES (1, 'a', 1.5) -- a comment",
-			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS VARCHAR) AS "name", CAST(q.c3 AS DOUBLE) AS "score" FROM (VALUES (1, 'a', 1.5)) AS q(c1, c2, c3)`},
-		{"INSERT INTO t (score, id) SELECT c, a FROM 'x.parquet'",
-			`SELECT CAST(q.c2 AS BIGINT) AS "id", CAST(NULL AS VARCHAR) AS "name", CAST(q.c1 AS DOUBLE) AS "score" FROM (SELECT c, a FROM firn_s0 AS x) AS q(c1, c2)`},
-		{"INSERT INTO t BY NAME SELECT c AS SCORE, a AS id FROM 'x.parquet'",
-			`SELECT CAST(q.c2 AS BIGINT) AS "id", CAST(NULL AS VARCHAR) AS "name", CAST(q.c1 AS DOUBLE) AS "score" FROM (SELECT c AS SCORE, a AS id FROM firn_s0 AS x) AS q(c1, c2)`},
-		{"INSERT INTO t SELECT a, b, c FROM 'x.parquet' ORDER BY c DESC LIMIT 3",
-			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS VARCHAR) AS "name", CAST(q.c3 AS DOUBLE) AS "score" FROM (SELECT a, b, c FROM firn_s0 AS x ORDER BY c DESC LIMIT 3) AS q(c1, c2, c3)`},
-		{"INSERT INTO u SELECT a, NULL FROM 'x.parquet'",
-			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS DATE) AS "day" FROM (SELECT a, NULL FROM firn_s0 AS x) AS q(c1, c2)`},
-		{`INSERT INTO odd ("SELECT", id) SELECT a, a FROM 'x.parquet'`,
-			`SELECT CAST(q.c2 AS BIGINT) AS "id", CAST(NULL AS VARCHAR) AS "na""me", CAST(q.c1 AS BIGINT) AS "select" FROM (SELECT a, a FROM firn_s0 AS x) AS q(c1, c2)`},
+		{
+			"INSERT INTO t VALUES (1, 'a', 1.5)",
+			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS VARCHAR) AS "name", CAST(q.c3 AS DOUBLE) AS "score" FROM (VALUES (1, 'a', 1.5)) AS q(c1, c2, c3)`,
+		},
+		{
+			"INSERT INTO t VALUES (1, 'a', 1.5) -- a comment",
+			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS VARCHAR) AS "name", CAST(q.c3 AS DOUBLE) AS "score" FROM (VALUES (1, 'a', 1.5)) AS q(c1, c2, c3)`,
+		},
+		{
+			"INSERT INTO t (score, id) SELECT c, a FROM 'x.parquet'",
+			`SELECT CAST(q.c2 AS BIGINT) AS "id", CAST(NULL AS VARCHAR) AS "name", CAST(q.c1 AS DOUBLE) AS "score" FROM (SELECT c, a FROM firn_s0 AS x) AS q(c1, c2)`,
+		},
+		{
+			"INSERT INTO t BY NAME SELECT c AS SCORE, a AS id FROM 'x.parquet'",
+			`SELECT CAST(q.c2 AS BIGINT) AS "id", CAST(NULL AS VARCHAR) AS "name", CAST(q.c1 AS DOUBLE) AS "score" FROM (SELECT c AS SCORE, a AS id FROM firn_s0 AS x) AS q(c1, c2)`,
+		},
+		{
+			"INSERT INTO t SELECT a, b, c FROM 'x.parquet' ORDER BY c DESC LIMIT 3",
+			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS VARCHAR) AS "name", CAST(q.c3 AS DOUBLE) AS "score" FROM (SELECT a, b, c FROM firn_s0 AS x ORDER BY c DESC LIMIT 3) AS q(c1, c2, c3)`,
+		},
+		{
+			"INSERT INTO u SELECT a, NULL FROM 'x.parquet'",
+			`SELECT CAST(q.c1 AS BIGINT) AS "id", CAST(q.c2 AS DATE) AS "day" FROM (SELECT a, NULL FROM firn_s0 AS x) AS q(c1, c2)`,
+		},
+		{
+			`INSERT INTO odd ("SELECT", id) SELECT a, a FROM 'x.parquet'`,
+			`SELECT CAST(q.c2 AS BIGINT) AS "id", CAST(NULL AS VARCHAR) AS "na""me", CAST(q.c1 AS BIGINT) AS "select" FROM (SELECT a, a FROM firn_s0 AS x) AS q(c1, c2)`,
+		},
 	} {
 		n, err := bindInsert(t, f, newBinder(t), c.in, testOptions)
 		if err != nil {
@@ -84,19 +98,27 @@ func TestInsertRuns(t *testing.T) {
 	}
 	defer in.Close()
 	for _, c := range []struct{ in, want, types string }{
-		{"INSERT INTO wide VALUES (1, 2, 3, 4.5, 1.50, 'x', '2020-02-29', '2020-01-01 10:00', '2020-01-01 10:00:00+02', '00000000-0000-0000-0000-000000000001', true), (-1, NULL, -2.5, 1e3, -7, NULL, NULL, NULL, NULL, NULL, NULL)",
+		{
+			"INSERT INTO wide VALUES (1, 2, 3, 4.5, 1.50, 'x', '2020-02-29', '2020-01-01 10:00', '2020-01-01 10:00:00+02', '00000000-0000-0000-0000-000000000001', true), (-1, NULL, -2.5, 1e3, -7, NULL, NULL, NULL, NULL, NULL, NULL)",
 			"1|2|3.0|4.5|1.50|x|2020-02-29|2020-01-01 10:00:00|2020-01-01 08:00:00+00|00000000-0000-0000-0000-000000000001|true\n-1||-2.5|1000.0|-7.00||||||",
-			"INTEGER BIGINT DOUBLE FLOAT DECIMAL(10,2) VARCHAR DATE TIMESTAMP TIMESTAMP WITH TIME ZONE UUID BOOLEAN"},
-		{"INSERT INTO nest VALUES ([1, 2], {'a': 1, 'b': 'x'}, [1.5, 2]), ([], NULL, [])",
-			"[1, 2]|{'a': 1, 'b': x}|[1.5, 2.0]\n[]||[]", `INTEGER[] STRUCT(a BIGINT, b VARCHAR) DOUBLE[]`},
-		{"INSERT INTO u SELECT i, DATE '2020-01-01' + i::INT FROM range(3) r(i) ORDER BY i DESC LIMIT 2",
-			"2|2020-01-03\n1|2020-01-02", "BIGINT DATE"},
+			"INTEGER BIGINT DOUBLE FLOAT DECIMAL(10,2) VARCHAR DATE TIMESTAMP TIMESTAMP WITH TIME ZONE UUID BOOLEAN",
+		},
+		{
+			"INSERT INTO nest VALUES ([1, 2], {'a': 1, 'b': 'x'}, [1.5, 2]), ([], NULL, [])",
+			"[1, 2]|{'a': 1, 'b': x}|[1.5, 2.0]\n[]||[]", `INTEGER[] STRUCT(a BIGINT, b VARCHAR) DOUBLE[]`,
+		},
+		{
+			"INSERT INTO u SELECT i, DATE '2020-01-01' + i::INT FROM range(3) r(i) ORDER BY i DESC LIMIT 2",
+			"2|2020-01-03\n1|2020-01-02", "BIGINT DATE",
+		},
 		{"INSERT INTO u VALUES (1, '2020-01-01'), (2, today()), (3, NULL)", "1|2020-01-01\n2|2026-03-01\n3|", "BIGINT DATE"},
 		{"INSERT INTO u (day, id) VALUES (today() + 1, '12'), ('2020-01-01', 2 + 3)", "12|2026-03-02\n5|2020-01-01", "BIGINT DATE"},
 		{"INSERT INTO t VALUES (1, 'a', 1), (2, lower('B'), '2.5')", "1|a|1.0\n2|b|2.5", "BIGINT VARCHAR DOUBLE"},
 		{"INSERT INTO wide (n, u) VALUES ('2.55', uuid()), (1, '00000000-0000-0000-0000-000000000002')", "", ""},
-		{"INSERT INTO wide (i) VALUES (1), ('2'), (-'3'::INT)", "1||||||||||\n2||||||||||\n-3||||||||||",
-			"INTEGER BIGINT DOUBLE FLOAT DECIMAL(10,2) VARCHAR DATE TIMESTAMP TIMESTAMP WITH TIME ZONE UUID BOOLEAN"},
+		{
+			"INSERT INTO wide (i) VALUES (1), ('2'), (-'3'::INT)", "1||||||||||\n2||||||||||\n-3||||||||||",
+			"INTEGER BIGINT DOUBLE FLOAT DECIMAL(10,2) VARCHAR DATE TIMESTAMP TIMESTAMP WITH TIME ZONE UUID BOOLEAN",
+		},
 		{"INSERT INTO u SELECT 7, '2020-01-01' UNION ALL SELECT 8, NULL", "7|2020-01-01\n8|", "BIGINT DATE"},
 	} {
 		n, err := bindInsert(t, f, newBinder(t), c.in, testOptions)

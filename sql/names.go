@@ -2,6 +2,7 @@ package sql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,7 +73,7 @@ func (a *Analyzer) knownCatalog(ctx context.Context, catalog string) error {
 	}
 	return &commit.Error{
 		Code: commit.CodeSQLUnknownCatalog, Op: "resolve catalog", Object: catalog,
-		Cause: fmt.Errorf("there is no such catalog"), Hint: hint,
+		Cause: errors.New("there is no such catalog"), Hint: hint,
 	}
 }
 

@@ -47,8 +47,10 @@ func TestParse(t *testing.T) {
 		// namespaces
 		{"CREATE NAMESPACE lake.air", &sql.CreateNamespace{Name: name("lake", "air")}},
 		{"create schema if not exists lake.air", &sql.CreateNamespace{Name: name("lake", "air"), IfNotExists: true}},
-		{"CREATE DATABASE x COMMENT 'it''s' WITH PROPERTIES ('a' = 'b', 'c'='d')", &sql.CreateNamespace{Name: name("x"),
-			Properties: []sql.Property{{Key: "comment", Value: "it's"}, {Key: "a", Value: "b"}, {Key: "c", Value: "d"}}}},
+		{"CREATE DATABASE x COMMENT 'it''s' WITH PROPERTIES ('a' = 'b', 'c'='d')", &sql.CreateNamespace{
+			Name:       name("x"),
+			Properties: []sql.Property{{Key: "comment", Value: "it's"}, {Key: "a", Value: "b"}, {Key: "c", Value: "d"}},
+		}},
 		{"DROP NAMESPACE lake.air", &sql.DropNamespace{Name: name("lake", "air")}},
 		{"DROP SCHEMA IF EXISTS `a b`.\"c\"\"d\" RESTRICT", &sql.DropNamespace{Name: name("a b", `c"d`), IfExists: true}},
 		{"DROP DATABASE x", &sql.DropNamespace{Name: name("x")}},
@@ -56,34 +58,49 @@ func TestParse(t *testing.T) {
 		{"CREATE TABLE t (a INT)", &sql.CreateTable{Name: name("t"), Columns: abc}},
 		{"CREATE TABLE IF NOT EXISTS lake.air.t(a INT)", &sql.CreateTable{Name: name("lake", "air", "t"), IfNotExists: true, Columns: abc}},
 		{"CREATE TABLE a.b.c.d (a INT)", &sql.CreateTable{Name: name("a", "b", "c", "d"), Columns: abc}},
-		{"CREATE TABLE t (a INT NOT NULL COMMENT 'x', b DECIMAL(10, 2) COMMENT 'y' NOT NULL, c VARCHAR NULL)", &sql.CreateTable{Name: name("t"),
+		{"CREATE TABLE t (a INT NOT NULL COMMENT 'x', b DECIMAL(10, 2) COMMENT 'y' NOT NULL, c VARCHAR NULL)", &sql.CreateTable{
+			Name: name("t"),
 			Columns: []sql.ColumnDef{
 				{Name: sql.Ident{Name: "a"}, Type: "INT", NotNull: true, Comment: "x"},
 				{Name: sql.Ident{Name: "b"}, Type: "DECIMAL(10, 2)", NotNull: true, Comment: "y"},
 				column("c", "VARCHAR"),
-			}}},
-		{"CREATE TABLE t (a STRUCT(x INT, y VARCHAR[]), b MAP(VARCHAR, INT), c TIMESTAMP WITH TIME ZONE, d INT[3], e struct<p: int, q: array<string>>)",
+			},
+		}},
+		{
+			"CREATE TABLE t (a STRUCT(x INT, y VARCHAR[]), b MAP(VARCHAR, INT), c TIMESTAMP WITH TIME ZONE, d INT[3], e struct<p: int, q: array<string>>)",
 			&sql.CreateTable{Name: name("t"), Columns: []sql.ColumnDef{
 				column("a", "STRUCT(x INT, y VARCHAR[])"), column("b", "MAP(VARCHAR, INT)"), column("c", "TIMESTAMP WITH TIME ZONE"),
 				column("d", "INT[3]"), column("e", "struct<p: int, q: array<string>>"),
-			}}},
+			}},
+		},
 		{"CREATE TABLE t (\"select\" INT, `from where` INT, größe INT, \"a\"\"b\" INT, 氷 INT)", &sql.CreateTable{Name: name("t"), Columns: []sql.ColumnDef{
-			column("select", "INT"), column("from where", "INT"), column("größe", "INT"), column(`a"b`, "INT"), column("氷", "INT")}}},
+			column("select", "INT"), column("from where", "INT"), column("größe", "INT"), column(`a"b`, "INT"), column("氷", "INT"),
+		}}},
 		{"CREATE TABLE t (date DATE, timestamp TIMESTAMP, key INT, comment VARCHAR COMMENT 'c')", &sql.CreateTable{Name: name("t"), Columns: []sql.ColumnDef{
 			column("date", "DATE"), column("timestamp", "TIMESTAMP"), column("key", "INT"),
-			{Name: sql.Ident{Name: "comment"}, Type: "VARCHAR", Comment: "c"}}}},
+			{Name: sql.Ident{Name: "comment"}, Type: "VARCHAR", Comment: "c"},
+		}}},
 		{"CREATE TABLE t (a INT) USING iceberg", &sql.CreateTable{Name: name("t"), Columns: abc}},
-		{"CREATE TABLE t (a INT) using ICEBERG comment 'x' TBLPROPERTIES ('k'='v')", &sql.CreateTable{Name: name("t"), Columns: abc, Comment: "x",
-			Properties: []sql.Property{{Key: "k", Value: "v"}}}},
-		{"CREATE TABLE t (a INT) TBLPROPERTIES ('k'='v') PARTITIONED BY (a)", &sql.CreateTable{Name: name("t"), Columns: abc,
-			Properties: []sql.Property{{Key: "k", Value: "v"}}, Partitions: []sql.PartitionTerm{term("identity", 0, "a")}}},
-		{"CREATE TABLE t (a INT) PARTITIONED BY (a, identity(a), bucket(16, a), bucket(a, 16), truncate(10, a), Truncate(a, 10), year(a), years(a), month(a), MONTHS(a), day(a), days(a), hour(a), hours(a))",
+		{"CREATE TABLE t (a INT) using ICEBERG comment 'x' TBLPROPERTIES ('k'='v')", &sql.CreateTable{
+			Name: name("t"), Columns: abc, Comment: "x",
+			Properties: []sql.Property{{Key: "k", Value: "v"}},
+		}},
+		{"CREATE TABLE t (a INT) TBLPROPERTIES ('k'='v') PARTITIONED BY (a)", &sql.CreateTable{
+			Name: name("t"), Columns: abc,
+			Properties: []sql.Property{{Key: "k", Value: "v"}}, Partitions: []sql.PartitionTerm{term("identity", 0, "a")},
+		}},
+		{
+			"CREATE TABLE t (a INT) PARTITIONED BY (a, identity(a), bucket(16, a), bucket(a, 16), truncate(10, a), Truncate(a, 10), year(a), years(a), month(a), MONTHS(a), day(a), days(a), hour(a), hours(a))",
 			&sql.CreateTable{Name: name("t"), Columns: abc, Partitions: []sql.PartitionTerm{
 				term("identity", 0, "a"), term("identity", 0, "a"), term("bucket", 16, "a"), term("bucket", 16, "a"), term("truncate", 10, "a"), term("truncate", 10, "a"),
 				term("year", 0, "a"), term("year", 0, "a"), term("month", 0, "a"), term("month", 0, "a"), term("day", 0, "a"), term("day", 0, "a"),
-				term("hour", 0, "a"), term("hour", 0, "a")}}},
-		{"CREATE TABLE t (day INT) PARTITIONED BY (day, bucket(4, `day`))", &sql.CreateTable{Name: name("t"), Columns: []sql.ColumnDef{column("day", "INT")},
-			Partitions: []sql.PartitionTerm{term("identity", 0, "day"), term("bucket", 4, "day")}}},
+				term("hour", 0, "a"), term("hour", 0, "a"),
+			}},
+		},
+		{"CREATE TABLE t (day INT) PARTITIONED BY (day, bucket(4, `day`))", &sql.CreateTable{
+			Name: name("t"), Columns: []sql.ColumnDef{column("day", "INT")},
+			Partitions: []sql.PartitionTerm{term("identity", 0, "day"), term("bucket", 4, "day")},
+		}},
 		{"DROP TABLE lake.air.t", &sql.DropTable{Name: name("lake", "air", "t")}},
 		{"DROP TABLE IF EXISTS t", &sql.DropTable{Name: name("t"), IfExists: true}},
 		// looking
@@ -131,8 +148,10 @@ func TestParse(t *testing.T) {
 		// insert
 		{"INSERT INTO t SELECT 1", &sql.Insert{Target: name("t"), Query: query("SELECT 1")}},
 		{"INSERT INTO TABLE lake.air.t VALUES (1)", &sql.Insert{Target: name("lake", "air", "t"), Query: query("VALUES (1)")}},
-		{"INSERT INTO t (a, \"b c\", `d`) VALUES (1, 2, 3)", &sql.Insert{Target: name("t"),
-			Columns: []sql.Ident{{Name: "a"}, {Name: "b c"}, {Name: "d"}}, Query: query("VALUES (1, 2, 3)")}},
+		{"INSERT INTO t (a, \"b c\", `d`) VALUES (1, 2, 3)", &sql.Insert{
+			Target:  name("t"),
+			Columns: []sql.Ident{{Name: "a"}, {Name: "b c"}, {Name: "d"}}, Query: query("VALUES (1, 2, 3)"),
+		}},
 		{"INSERT INTO t BY NAME SELECT 1 AS a", &sql.Insert{Target: name("t"), ByName: true, Query: query("SELECT 1 AS a")}},
 		{"INSERT INTO t BY POSITION SELECT 1", &sql.Insert{Target: name("t"), Query: query("SELECT 1")}},
 		{"INSERT INTO t (SELECT 1)", &sql.Insert{Target: name("t"), Query: query("(SELECT 1)")}},
@@ -145,8 +164,10 @@ func TestParse(t *testing.T) {
 		{"INSERT INTO `my lake`.air.t FROM `u`", &sql.Insert{Target: name("my lake", "air", "t"), Query: query("FROM \"u\"")}},
 		// explain
 		{"EXPLAIN SELECT 1", &sql.Explain{Statement: sql.Statement{Text: "SELECT 1", Kind: "SELECT", Body: &sql.Select{Query: query("SELECT 1")}}}},
-		{"EXPLAIN INSERT INTO t SELECT 1", &sql.Explain{Statement: sql.Statement{Text: "INSERT INTO t SELECT 1", Kind: "INSERT",
-			Body: &sql.Insert{Target: name("t"), Query: query("SELECT 1")}}}},
+		{"EXPLAIN INSERT INTO t SELECT 1", &sql.Explain{Statement: sql.Statement{
+			Text: "INSERT INTO t SELECT 1", Kind: "INSERT",
+			Body: &sql.Insert{Target: name("t"), Query: query("SELECT 1")},
+		}}},
 	} {
 		list, err := sql.Parse(c.in)
 		if err != nil || len(list) != 1 {

@@ -71,8 +71,12 @@ func readerOf(path string) string {
 		}
 	}
 	for _, e := range []struct{ ending, reader string }{
-		{".parquet", "read_parquet"}, {".csv", "read_csv"}, {".tsv", "read_csv"},
-		{".json", "read_json"}, {".jsonl", "read_json"}, {".ndjson", "read_json"},
+		{".parquet", "read_parquet"},
+		{".csv", "read_csv"},
+		{".tsv", "read_csv"},
+		{".json", "read_json"},
+		{".jsonl", "read_json"},
+		{".ndjson", "read_json"},
 	} {
 		if strings.HasSuffix(p, e.ending) {
 			return e.reader

@@ -18,7 +18,7 @@ const uploadSchema = "firn_upload"
 // rewriter is the visitor that turns a user's query into one that names nothing
 // outside itself but the views of plan.Source.
 type rewriter struct {
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // a visitor that lives for one walk
 	a       *Analyzer
 	session plan.Session
 	opts    BindOptions

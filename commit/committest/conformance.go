@@ -1,4 +1,3 @@
-//nolint:thelper // the functions here are tests, not helpers
 package committest
 
 import (

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/spf13/pflag"
@@ -38,6 +39,7 @@ catalogs:
       token: ${TOKEN}
       credential_file: `+secret+`
 sources: {local: {allow: [/data]}}
+executors: {heartbeat: 500ms, timeout: 5s, wait: 1m30s}
 `)
 	s, err := LoadScheduler(path, env(map[string]string{"HOST": "example.org", "TOKEN": "t$${x"}))
 	if err != nil {
@@ -49,7 +51,8 @@ sources: {local: {allow: [/data]}}
 			Type: "rest", URI: "https://example.org/catalog", Warehouse: "main$5",
 			Properties: map[string]string{"token": "t$${x", "credential": "s3cr3t"},
 		}},
-		Sources: Sources{Local: LocalSources{Allow: []string{"/data"}}},
+		Sources:   Sources{Local: LocalSources{Allow: []string{"/data"}}},
+		Executors: Executors{Heartbeat: 500 * time.Millisecond, Timeout: 5 * time.Second, Wait: 90 * time.Second},
 	}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("got %#v, properties %v", s, s.Catalogs["lake"].Properties)
@@ -71,7 +74,7 @@ func TestBadFiles(t *testing.T) {
 	lake := "catalogs: {lake: {type: sql, uri: x, warehouse: y"
 	for text, want := range map[string]string{
 		"dispach: push":                                  "line 1: unknown key dispach; did you mean dispatch?",
-		"zzz: 1":                                         "unknown key zzz; known are catalogs, dir, dispatch, listen, sources",
+		"zzz: 1":                                         "unknown key zzz; known are catalogs, dir, dispatch, executors, listen, sources",
 		"sources: {local: {alow: []}}":                   "unknown key sources.local.alow; did you mean allow?",
 		lake + ", warehose: z}}":                         "unknown key catalogs.lake.warehose; did you mean warehouse?",
 		"dispatch: pushy":                                `dispatch: "pushy": want push or pull`,
@@ -85,6 +88,9 @@ func TestBadFiles(t *testing.T) {
 		lake + ", properties: {p: '${GONE'}}}":           "isn't closed",
 		lake + ", properties: {p_file: /no/such/file}}}": "catalogs.lake.properties.p_file: open /no/such/file",
 		"sources: {local: {allow: [relative]}}":          `sources.local.allow[0]: "relative": want an absolute path`,
+		"executors: {timeout: 1}":                        "executors",
+		"executors: {wait: -1s}":                         "executors.wait: -1s: want more than 0",
+		"executors: {timeout: 1s, heartbeat: 2s}":        "executors.timeout: 1s: want more than executors.heartbeat, 2s",
 		"listen: [":                                      "yaml",
 		"listen: {a: b}":                                 "cannot unmarshal",
 		"- a\n- b":                                       "cannot unmarshal",
@@ -156,7 +162,6 @@ func TestPrecedenceIsFlagEnvFileDefault(t *testing.T) {
 func TestExecutorsKnowNoCatalogs(t *testing.T) {
 	typ := reflect.TypeFor[Executor]()
 	for f := range typ.Fields() {
-		f := f
 		name := strings.ToLower(f.Name)
 		for _, word := range []string{"catalog", "token", "secret", "credential", "warehouse", "propert", "uri"} {
 			if strings.Contains(name, word) {

@@ -27,7 +27,7 @@ func lockDir(dir string) (*os.File, error) {
 			Hint:  "Stop that process, connect to it with --server, or use another directory.",
 		}
 	}
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = fmt.Fprintf(f, "process %d", os.Getpid())
 	}
 	if err != nil {
