@@ -40,6 +40,7 @@ race-pure: ## run the tests of the pure packages under the race detector
 lint: ## check style, import rules and that generated files are current
 	go tool $(TOOLS) golangci-lint run ./...
 	go run ./internal/errorgen -check
+	go run ./internal/noticegen -check
 
 .PHONY: fmt
 fmt: ## format the code
@@ -48,6 +49,8 @@ fmt: ## format the code
 .PHONY: generate
 generate: ## write generated code and reference pages again (needs protoc)
 	go run ./internal/errorgen
+	go run ./internal/noticegen
+	go test ./format/iceberg -run TestTypesPage -update
 	integration/scripts/protoc.sh
 
 .PHONY: integration
