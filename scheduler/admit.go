@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -89,11 +88,7 @@ func (s *Scheduler) submit(ctx context.Context, sub submission) (*firnpb.JobStat
 		// The process ended between the commit and the record of the job's
 		// end: the table has the token.
 	}
-	j := newJob(sub, time.Now())
-	if found && earlier.Commit == commit.CommitUnknown {
-		j.unresolved = earlier.ID
-	}
-	return s.begin(ctx, j)
+	return s.begin(ctx, newJob(sub, time.Now()))
 }
 
 // begin records a new job and starts to plan it.

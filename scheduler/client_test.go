@@ -190,8 +190,7 @@ func TestCachedResultServesTheNext(t *testing.T) {
 	if staged := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1"}); staged.GetJobId() == first.GetJobId() {
 		t.Fatal("a staged statement got cached rows")
 	}
-	e.kill()
-	must(t, h.s.loop.call(t.Context(), func() { h.s.loseExecutor(h.s.state.executors["e1"], "test") }))
+	h.lose(e)
 	startExecutor(t, h.s, executorOptions{id: "e2"})
 	if again := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1", Mode: "cached"}); again.GetJobId() == first.GetJobId() {
 		t.Fatal("rows of a lost executor were served")

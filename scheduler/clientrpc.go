@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ func (s *Scheduler) executeSQL(ctx context.Context, r *firnpb.ExecuteRequest, su
 		if err := logical(stmt); err != nil {
 			return nil, err
 		}
-		sub.fingerprint = fingerprint("sql", sub.sql, session.Catalog, strings.Join(session.Namespace, "\x00"), sub.target.String(), sub.timeZone, string(sub.mode), fmt.Sprint(r.GetRejectLimit()))
+		sub.fingerprint = fingerprint("sql", sub.sql, session.Catalog, strings.Join(session.Namespace, "\x00"), sub.target.String(), sub.timeZone, string(sub.mode), strconv.FormatInt(r.GetRejectLimit(), 10))
 		resp.Job, err = s.submit(ctx, sub)
 		return resp, err
 	case *sql.Explain:

@@ -39,7 +39,6 @@ type fakeExecutor struct {
 	conn        *grpc.ClientConn
 	sched       firnpb.SchedulerServiceClient
 	verifier    *wire.Verifier
-	dispatch    string
 	stop        context.CancelFunc
 	life        context.Context
 	wg          sync.WaitGroup

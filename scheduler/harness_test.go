@@ -82,6 +82,18 @@ func (c *fakeCatalogs) set(f func()) {
 	f()
 }
 
+// lose kills an executor and tells the scheduler, which would otherwise find out
+// by its silence.
+func (h *harness) lose(e *fakeExecutor) {
+	h.t.Helper()
+	e.kill()
+	must(h.t, h.s.loop.call(h.t.Context(), func() {
+		if lost := h.s.state.executors[e.id]; lost != nil {
+			h.s.loseExecutor(lost, "killed by a test")
+		}
+	}))
+}
+
 type harness struct {
 	t        *testing.T
 	s        *Scheduler
@@ -101,7 +113,7 @@ func startIn(t *testing.T, dir string, catalogs *fakeCatalogs, edit func(*Config
 	t.Helper()
 	h := &harness{t: t, dir: dir, catalogs: catalogs}
 	cfg := Config{
-		Dir: dir, Catalogs: catalogs, HeartbeatInterval: 20 * time.Millisecond, ExecutorTimeout: 2 * time.Second,
+		Dir: dir, Catalogs: catalogs, HeartbeatInterval: 20 * time.Millisecond, ExecutorTimeout: time.Minute,
 		ExecutorWait: 5 * time.Second, CloseTimeout: 10 * time.Second,
 		bindStatement: bindFake(catalogs),
 		DeleteFile: func(_ context.Context, _ map[string]string, uri string) error {

@@ -31,8 +31,6 @@ type job struct {
 	submitted time.Time
 	// now is what now() and its like give, everywhere in the job.
 	now time.Time
-	// unresolved names an earlier job with this key whose commit is unknown.
-	unresolved string
 	// published is closed when the journal has the job's end, so that it may be
 	// told.
 	published chan struct{}

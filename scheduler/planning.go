@@ -75,14 +75,6 @@ func (s *Scheduler) planJob(ctx context.Context, j *job) (landed *commit.Report,
 		if landed, err = s.lookup(ctx, j); err != nil || landed != nil {
 			return landed, nil, err
 		}
-		if j.unresolved != "" {
-			return nil, nil, &commit.Error{
-				Code: commit.CodeUnitUnresolved, Op: "admit statement", Object: j.key,
-				Cause: fmt.Errorf("job %s sent a commit under this key, and it isn't proven whether it landed", j.unresolved),
-				Tried: "the table was looked through; its token isn't there (yet)",
-				Hint:  fmt.Sprintf("`firn commit retry %s` finishes that commit with the files that are there already.", j.unresolved),
-			}
-		}
 	}
 	planned, err = s.cutStages(ctx, j)
 	return nil, planned, err
@@ -117,14 +109,33 @@ func (s *Scheduler) lookup(ctx context.Context, j *job) (*commit.Report, error) 
 	}
 	token := commit.NewToken(commit.TokenInput{Namespace: j.namespace, Key: j.key, TableUUID: pinned.UUID, Branch: commit.MainBranch})
 	landed, ok, err := s.committer.Lookup(ctx, j.target, token)
-	if err != nil || !ok {
+	if err != nil {
 		return nil, err
+	}
+	if !ok {
+		return nil, s.checkResolved(ctx, j.key, token)
 	}
 	return &commit.Report{
 		JobID: j.id, Key: j.key, Table: j.target, Format: pinned.Format, Operation: commit.OperationAppend,
 		State: commit.CommitCommitted, Deduplicated: true, RolledBack: !landed.InHead,
 		Rows: landed.Rows, Files: landed.Files, Bytes: landed.Bytes, SnapshotID: landed.SnapshotID, CommittedAt: landed.CommittedAt,
 	}, nil
+}
+
+// checkResolved refuses a job whose token an earlier job sent, as long as it
+// isn't proven what became of that: its files are there, and only the journal's
+// send records tell when nothing of it can land any more.
+func (s *Scheduler) checkResolved(ctx context.Context, key string, token commit.Token) error {
+	earlier, err := s.journal.Unresolved(ctx, token)
+	if err != nil || earlier == "" {
+		return err
+	}
+	return &commit.Error{
+		Code: commit.CodeUnitUnresolved, Op: "admit statement", Object: key,
+		Cause: fmt.Errorf("job %s sent a commit under this key, and it isn't proven whether it landed", earlier),
+		Tried: "the table was looked through; its token isn't there (yet)",
+		Hint:  fmt.Sprintf("`firn commit retry %s` finishes that commit with the files that are there already.", earlier),
+	}
 }
 
 // bind binds a job's statement.

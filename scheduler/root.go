@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/firn-project/firn/commit"
@@ -235,28 +233,15 @@ func (r *rootRun) readRemote(ctx context.Context, l plan.ShuffleLocation, each f
 }
 
 // readManifest reads a manifest that came as an Arrow IPC stream.
-func readManifest(raw []byte, rows int64, each func([]commit.File) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil { // the bytes come from an executor
-			err = fmt.Errorf("not a file manifest: %v", p)
-		}
-	}()
-	rd, err := ipc.NewReader(bytes.NewReader(raw), ipc.WithAllocator(wire.NewLimitedAllocator()))
+func readManifest(raw []byte, rows int64, each func([]commit.File) error) error {
+	files, err := wire.DecodeManifestIPC(raw)
 	if err != nil {
 		return err
 	}
-	defer rd.Release()
-	return collectFiles(rows, each, func() (arrow.RecordBatch, error) {
-		b, err := rd.Read()
-		if err == nil {
-			b.Retain()
-		}
-		return b, err
-	})
+	return handOn(files, rows, each)
 }
 
-// collectFiles decodes batches until io.EOF and checks that the manifest has as
-// many rows as its attempt reported; rows below 0 aren't known.
+// collectFiles decodes batches until io.EOF and hands their files on.
 func collectFiles(rows int64, each func([]commit.File) error, next func() (arrow.RecordBatch, error)) error {
 	var files []commit.File
 	for {
@@ -274,6 +259,12 @@ func collectFiles(rows int64, each func([]commit.File) error, next func() (arrow
 		}
 		files = append(files, more...)
 	}
+	return handOn(files, rows, each)
+}
+
+// handOn checks that the manifest has as many rows as its attempt reported; rows
+// below 0 aren't known.
+func handOn(files []commit.File, rows int64, each func([]commit.File) error) error {
 	if rows >= 0 && int64(len(files)) != rows {
 		return fmt.Errorf("a file manifest has %d rows; its attempt reported %d", len(files), rows)
 	}

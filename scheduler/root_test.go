@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -365,14 +366,15 @@ func TestRoot20_StreamAndPollSayTheSame(t *testing.T) {
 // An executor is lost while the root reads: what it held is written again, the
 // root starts again, and the table gets one commit of accepted attempts.
 func TestRoot26_LostInputReruns(t *testing.T) {
-	h := start(t, func(c *Config) { c.ExecutorTimeout = 300 * time.Millisecond })
+	h := start(t, nil)
 	hold := newStop()
 	first := startExecutor(t, h.s, executorOptions{id: "e1", slots: parts, onGet: hold.wait})
 	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
 	receive(t, hold.arrived, "read")
 	second := startExecutor(t, h.s, executorOptions{id: "e2", slots: parts})
-	first.kill()
-	close(hold.release)
+	// The server's end ends its calls, also those that hold.
+	go close(hold.release)
+	h.lose(first)
 	st := h.wait(id)
 	wantState(t, st, graph.Succeeded, commit.CommitCommitted)
 	if h.catalogs.table.Applied() != 1 || h.catalogs.table.Rows("main") != 10*parts {
@@ -383,9 +385,35 @@ func TestRoot26_LostInputReruns(t *testing.T) {
 	}
 }
 
+// An executor lives and has lost what it held, as one that started again under
+// its id: the root finds out by reading, and the task runs again.
+func TestRoot26_LostOutputReruns(t *testing.T) {
+	h := start(t, nil)
+	var e *fakeExecutor
+	lose := sync.OnceFunc(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		clear(e.batches)
+	})
+	ready := make(chan struct{})
+	e = startExecutor(t, h.s, executorOptions{id: "e1", slots: parts, onGet: func() { <-ready; lose() }})
+	close(ready)
+	st := h.run(&firnpb.ExecuteRequest{Sql: insert})
+	wantState(t, st, graph.Succeeded, commit.CommitCommitted)
+	if h.catalogs.table.Applied() != 1 || h.catalogs.table.Rows("main") != 10*parts {
+		t.Fatalf("%d commits, %d rows", h.catalogs.table.Applied(), h.catalogs.table.Rows("main"))
+	}
+	if len(e.launched) <= parts {
+		t.Fatalf("%d tasks: nothing was run again", len(e.launched))
+	}
+	if root := st.GetStages()[len(st.GetStages())-1]; root.GetAttempt() < 2 {
+		t.Fatalf("the root ran once: %v", root)
+	}
+}
+
 // The copy that came with the success stands in for an executor that is gone.
 func TestRoot26_CopyServesForALostExecutor(t *testing.T) {
-	h := start(t, func(c *Config) { c.ExecutorTimeout, c.RootSlots = 300*time.Millisecond, 1 })
+	h := start(t, func(c *Config) { c.RootSlots = 1 })
 	e1 := startExecutor(t, h.s, executorOptions{id: "e1", slots: parts, copies: true})
 	hold := newStop()
 	h.catalogs.set(func() { h.catalogs.send = hold.wait })
@@ -393,8 +421,7 @@ func TestRoot26_CopyServesForALostExecutor(t *testing.T) {
 	receive(t, hold.arrived, "send")
 	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
 	h.waitUntil(id, func(st *firnpb.JobStatus) bool { return st.GetCommit() == string(commit.CommitPreparing) })
-	e1.kill()
-	waitFor(t, h, func() bool { return len(h.s.state.executors) == 0 })
+	h.lose(e1)
 	close(hold.release)
 	h.wait(blocker)
 	st := h.wait(id)

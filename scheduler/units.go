@@ -264,11 +264,15 @@ func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit,
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	sent, err := s.sent(ctx, u, c)
+	if err != nil {
+		return nil, err
+	}
 	started := time.Now()
 	s.targets.Store(u.JobID, c)
 	defer s.targets.Delete(u.JobID)
 	report, err := s.committer.Run(ctx, committer.Root{
-		JobID: u.JobID, Key: u.Key, Namespace: u.Namespace, Plan: c, Tasks: u.Tasks,
+		JobID: u.JobID, Key: u.Key, Namespace: u.Namespace, Plan: c, Tasks: u.Tasks, Sent: sent,
 		Read: func(_ context.Context, each func([]commit.File) error) error { return each(files) },
 	})
 	// What became of it is recorded also for a caller that has gone.
@@ -320,6 +324,27 @@ func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit,
 		return nil, err
 	}
 	return st, nil
+}
+
+// sent are the requests that earlier runs sent for the unit's token in the table
+// that it goes to now: they may still be on their way, so that nothing is told
+// that one of them could make untrue.
+func (s *Scheduler) sent(ctx context.Context, u journal.Unit, c *plan.Commit) ([]commit.Request, error) {
+	token := u.Token
+	if c.Target.UUID != u.TableUUID {
+		token = commit.NewToken(commit.TokenInput{Namespace: u.Namespace, Key: u.Key, TableUUID: c.Target.UUID, Branch: u.Branch})
+	}
+	sends, err := s.journal.Sends(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	requests := make([]commit.Request, len(sends))
+	for i, r := range sends {
+		requests[i] = commit.Request{
+			ID: r.RequestID, SnapshotID: r.SnapshotID, Head: r.Head, Branch: u.Branch, Seat: r.Seat, Tokens: r.Tokens, MetadataFiles: r.MetadataFiles,
+		}
+	}
+	return requests, nil
 }
 
 func (s *Scheduler) recordedJob(ctx context.Context, id string) (*firnpb.JobStatus, error) {

@@ -3,13 +3,17 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
 )
 
 // park runs an INSERT whose table is replaced while it runs.
@@ -22,7 +26,7 @@ func park(t *testing.T, h *harness) string {
 	h.catalogs.table.Recreate()
 	close(hold.release)
 	st := h.wait(id)
-	e.kill()
+	h.lose(e)
 	wantState(t, st, graph.JobFailed, commit.CommitRefused)
 	if st.GetError().GetReason() != string(commit.ReasonTableChanged) {
 		t.Fatalf("%v", st.GetError())
@@ -88,6 +92,64 @@ func TestParkedUnitIsListedAndAdopted(t *testing.T) {
 	if !resp.GetJob().GetReport().GetDeduplicated() {
 		t.Fatalf("%v", resp.GetJob())
 	}
+}
+
+// roots keeps what the committer is asked to run.
+type roots struct {
+	Committer
+	seen chan committer.Root
+}
+
+func (c roots) Run(ctx context.Context, r committer.Root) (commit.Report, error) {
+	c.seen <- r
+	return c.Committer.Run(ctx, r)
+}
+
+// A unit that is driven again brings its send records along: a request of an
+// earlier process may be on its way still, so that a refusal wouldn't be final.
+func TestADrivenUnitKnowsItsSends(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	id := h.run(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"}).GetJobId()
+	h.close()
+	rewind(t, h.dir, id)
+	seen := make(chan committer.Root, 1)
+	h = startIn(t, h.dir, h.catalogs, func(c *Config) {
+		c.newCommitter = func(c Config) Committer {
+			return roots{committer.New(committer.Config{Open: c.Catalogs.OpenTable}), seen}
+		}
+	})
+	sends, err := h.s.journal.Sends(t.Context(), unitOf(t, h, id).Token)
+	must(t, err)
+	if len(sends) != 2 {
+		t.Fatalf("%d send records", len(sends))
+	}
+	_, err = h.drive(&firnpb.DriveUnitRequest{JobId: id, Action: "retry"})
+	must(t, err)
+	root := receive(t, seen, "root")
+	if len(root.Sent) != len(sends) {
+		t.Fatalf("%d requests of %d", len(root.Sent), len(sends))
+	}
+	for i, r := range root.Sent {
+		s := sends[i]
+		if r.ID != s.RequestID || r.SnapshotID != s.SnapshotID || r.Head != s.Head || r.Seat != s.Seat || r.Branch != commit.MainBranch ||
+			!slices.Equal(r.Tokens, s.Tokens) || !slices.Equal(r.MetadataFiles, s.MetadataFiles) {
+			t.Errorf("request %+v of record %+v", r, s)
+		}
+	}
+	// In another table it is another unit, which nobody has sent.
+	u := unitOf(t, h, id)
+	sent, err := h.s.sent(t.Context(), u, &plan.Commit{Target: plan.Pinned{UUID: "another"}})
+	if must(t, err); len(sent) != 0 {
+		t.Errorf("%v", sent)
+	}
+}
+
+func unitOf(t *testing.T, h *harness, id string) journal.Unit {
+	t.Helper()
+	u, err := h.s.journal.Unit(t.Context(), id)
+	must(t, err)
+	return u
 }
 
 func TestAdoptingNeedsTheSameColumns(t *testing.T) {

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
@@ -110,7 +108,7 @@ func uploadColumns(raw []byte) (columns []plan.Column, err error) {
 			err = refuse(fmt.Errorf("not an Arrow schema: %v", p))
 		}
 	}()
-	rd, err := ipc.NewReader(bytes.NewReader(raw), ipc.WithAllocator(wire.NewLimitedAllocator()))
+	rd, err := wire.NewIPCReader(raw)
 	if err != nil {
 		return nil, refuse(fmt.Errorf("not an Arrow schema: %w", err))
 	}

@@ -91,13 +91,25 @@ func (b *build) run(ctx context.Context) (commit.Request, error) {
 		MetadataFiles: b.paths,
 		Payload:       &payload{change: change, expired: expired},
 	}
-	if b.base.meta.Version() > 1 {
-		r.Seat.Number = snapshot.SequenceNumber
-	}
+	r.Seat.Number = b.seat(snapshot)
 	for _, u := range b.units {
 		r.Tokens = append(r.Tokens, u.Token)
 	}
 	return r, nil
+}
+
+// seat is the number that the request claims, 0 for none. Where the catalog
+// swaps no pointer only the check of the sequence number makes an old request
+// fail, and below version 3 catalogs leave that check out for a snapshot without
+// a parent: such a request can land whenever the branch has no head, however many
+// numbers were taken since (commit protocol B2). It has no seat then, so that it
+// is never taken for dead.
+func (b *build) seat(s *table.Snapshot) int64 {
+	v := b.base.meta.Version()
+	if v == 1 || v == 2 && s.ParentSnapshotID == nil && !b.base.swaps {
+		return 0
+	}
+	return s.SequenceNumber
 }
 
 // prepare checks what the machine promised and picks the ids.

@@ -34,9 +34,11 @@ type pointers struct {
 	// answer replaces the answer of the next send, which is applied or not.
 	answer *commit.Answer
 	drop   bool
+	// compares: it is taken for a catalog that compares requirements itself.
+	compares bool
 }
 
-func (p *pointers) Swaps() bool { return true }
+func (p *pointers) Swaps() bool { return !p.compares }
 
 func (p *pointers) Load(context.Context) (iceberg.Loaded, error) {
 	if p.pointer == "" {

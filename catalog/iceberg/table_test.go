@@ -172,6 +172,40 @@ func TestRolledBackHeadDoesNotReviveARequest(t *testing.T) {
 	sameIDs(t, "after", f.ids(all()), 1)
 }
 
+// Catalogs don't check the sequence number of a snapshot without a parent below
+// version 3, so that such a request has no seat that could be taken: it may land
+// after all whenever the branch has no head (commit protocol B2). A pointer that
+// is swapped is a seat of its own, and version 3 has its row ids.
+func TestSeatWithoutAParent(t *testing.T) {
+	for name, c := range map[string]struct {
+		version string
+		swaps   bool
+		first   bool
+		want    int64
+	}{
+		"v2 first":            {"2", false, true, 0},
+		"v2 second":           {"2", false, false, 2},
+		"v2 first, swapped":   {"2", true, true, 1},
+		"v2 second, swapped":  {"2", true, false, 2},
+		"v3 first":            {"3", false, true, 1},
+		"v1 first":            {"1", false, true, 0},
+		"v1 second, compares": {"1", false, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, idKV(), nil, map[string]string{"format-version": c.version})
+			if !c.first {
+				f.append(f.unit("a", f.file(false, rows(nil, 1))))
+			}
+			f.cat.compares = !c.swaps
+			f.reopen()
+			seat := f.build(f.unit("b", f.file(false, rows(nil, 2)))).Seat
+			if seat.Number != c.want || (seat.Pointer != "") != c.swaps {
+				t.Errorf("seat %+v, want number %d, pointer %t", seat, c.want, c.swaps)
+			}
+		})
+	}
+}
+
 func TestFind(t *testing.T) {
 	f := newFixture(t, idKV(), nil, nil)
 	u := f.unit("a,b/c=d", f.file(false, rows(nil, 1, 2)))

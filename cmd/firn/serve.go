@@ -37,7 +37,7 @@ Without catalogs in the configuration file there is one called lake, in SQLite u
 	f.StringVar(&cfg.Dir, "dir", "", "`directory` of the scheduler's state")
 	f.StringVar(&cfg.Dispatch, "dispatch", config.DispatchPush, "how executors get tasks: `push` or pull")
 	f.String("config", "", "YAML `file` with catalogs and settings")
-	a.logFlags(cmd, "info", "json")
+	logFlags(cmd, "info", "json")
 	return cmd
 }
 
@@ -52,10 +52,10 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 		return usage(cmd, "--dispatch %s", err)
 	}
 	var err error
-	if cfg.Logger, err = a.logger(); err != nil {
+	if cfg.Logger, err = a.logger(cmd); err != nil {
 		return err
 	}
-	cfg.LocalAllow = a.file.Sources.Local.Allow
+	cfg.LocalAllow, cfg.Executors = a.file.Sources.Local.Allow, a.file.Executors
 	for name, c := range a.file.Catalogs {
 		cfg.Catalogs = append(cfg.Catalogs, catalog.Config{
 			Name: name, Type: c.Type, URI: c.URI, Warehouse: c.Warehouse, Properties: c.Properties,
@@ -90,7 +90,7 @@ When it has registered it prints one line of JSON to stdout:
 	f.IntVar(&cfg.Slots, "slots", 2, "how many tasks run at a time")
 	f.StringVar(&memory, "memory", "", "memory for all slots together, such as 4GiB; default half of the machine's")
 	f.StringArrayVar(&cfg.LocalAllow, "sources-local-allow", nil, "`directory` below which sources may be read; overrides what the scheduler says (repeatable)")
-	a.logFlags(cmd, "info", "json")
+	logFlags(cmd, "info", "json")
 	return cmd
 }
 
@@ -105,7 +105,7 @@ func (a *app) runExecutor(cmd *cobra.Command, cfg config.Executor, memory string
 	if err := cfg.Validate(); err != nil {
 		return usage(cmd, "--%s", err)
 	}
-	logger, err := a.logger()
+	logger, err := a.logger(cmd)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ its executors could read the catalog's secrets. Run firn scheduler and firn exec
 	f.StringVar(&cfg.Listen, "listen", defaultListen, "`HOST:PORT` to listen on; port 0 takes a free one")
 	f.StringVar(&cfg.Dispatch, "dispatch", config.DispatchPush, "how executors get tasks: `push` or pull")
 	a.outputFlag(cmd)
-	a.logFlags(cmd, "warn", "text")
+	logFlags(cmd, "warn", "text")
 	return cmd
 }
 
@@ -147,7 +147,7 @@ func (a *app) runDev(cmd *cobra.Command, cfg cluster.Config) error {
 	if err := config.CheckDispatch(cfg.Dispatch); err != nil {
 		return usage(cmd, "--dispatch %s", err)
 	}
-	if cfg.Logger, err = a.logger(); err != nil {
+	if cfg.Logger, err = a.logger(cmd); err != nil {
 		return err
 	}
 	c, err := cluster.Start(cmd.Context(), cfg)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/firn-project/firn/catalog"
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/config"
 	"github.com/firn-project/firn/internal/duckdb"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/scheduler"
@@ -26,7 +27,10 @@ type SchedulerConfig struct {
 	Catalogs []catalog.Config
 	// LocalAllow are the directories that executors may read sources from.
 	LocalAllow []string
-	Logger     *slog.Logger
+	// Executors says how executors are waited for; zero values stand for the
+	// scheduler's defaults.
+	Executors config.Executors
+	Logger    *slog.Logger
 }
 
 // Scheduler is a running scheduler with what it was built from: the locked
@@ -70,7 +74,9 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	s.release = append(s.release, func() error { parser.Close(); return nil })
 	s.Scheduler, err = scheduler.New(scheduler.Config{
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser,
-		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, DeleteFile: deleteFile, StatFile: statFile, Logger: cfg.Logger,
+		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow,
+		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
+		DeleteFile: deleteFile, StatFile: statFile, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, failed("configure", "the scheduler", err)

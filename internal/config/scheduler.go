@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/firn-project/firn/commit"
 	"go.yaml.in/yaml/v3"
@@ -25,8 +26,36 @@ type Scheduler struct {
 	// Dispatch is push or pull.
 	Dispatch string `yaml:"dispatch"`
 	// Catalogs by name. Without any there is one called lake under Dir.
-	Catalogs map[string]Catalog `yaml:"catalogs"`
-	Sources  Sources            `yaml:"sources"`
+	Catalogs  map[string]Catalog `yaml:"catalogs"`
+	Sources   Sources            `yaml:"sources"`
+	Executors Executors          `yaml:"executors"`
+}
+
+// Executors says how the scheduler waits for its executors. Durations are
+// written as 2s or 1m30s; what isn't set has the scheduler's default.
+type Executors struct {
+	// Heartbeat is how often executors report; one that is silent for Timeout
+	// is lost.
+	Heartbeat time.Duration `yaml:"heartbeat"`
+	Timeout   time.Duration `yaml:"timeout"`
+	// Wait is how long a statement waits for a first executor.
+	Wait time.Duration `yaml:"wait"`
+}
+
+// validate compares only what is set; the scheduler checks the rest.
+func (e Executors) validate() error {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"heartbeat", e.Heartbeat}, {"timeout", e.Timeout}, {"wait", e.Wait}} {
+		if d.value < 0 {
+			return fmt.Errorf("executors.%s: %s: want more than 0", d.name, d.value)
+		}
+	}
+	if e.Timeout > 0 && e.Timeout <= e.Heartbeat {
+		return fmt.Errorf("executors.timeout: %s: want more than executors.heartbeat, %s", e.Timeout, e.Heartbeat)
+	}
+	return nil
 }
 
 // Catalog is one catalog. It holds secrets, so it never leaves the scheduler and
@@ -121,7 +150,7 @@ func (s Scheduler) Validate() error {
 			return fmt.Errorf("sources.local.allow[%d]: %q: want an absolute path", i, dir)
 		}
 	}
-	return nil
+	return s.Executors.validate()
 }
 
 func (c Catalog) validate(name string) error {

@@ -40,6 +40,9 @@ type Journal interface {
 	Drop(ctx context.Context, jobID string) error
 	// Unit reads the unit of a job.
 	Unit(ctx context.Context, jobID string) (Unit, error)
+	// Unresolved names the job whose unit of this token was sent and may be in
+	// the table, or may still get there; empty when there is none.
+	Unresolved(ctx context.Context, t commit.Token) (jobID string, err error)
 	// Units lists units, oldest first: all, or those that wait to be driven.
 	Units(ctx context.Context, all bool) ([]Unit, error)
 	// Manifest reads what Seal kept of a unit's files.

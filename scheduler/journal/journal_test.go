@@ -233,6 +233,30 @@ func TestUnitsThatWait(t *testing.T) {
 	})
 }
 
+func TestUnresolved(t *testing.T) {
+	each(t, func(t *testing.T, j journal.Journal) {
+		ctx := t.Context()
+		u := unit("j-1", "k")
+		want := func(when, id string) {
+			t.Helper()
+			if got, err := j.Unresolved(ctx, u.Token); err != nil || got != id {
+				t.Errorf("%s: %q, %v; want %q", when, got, err, id)
+			}
+		}
+		want("nothing sealed", "")
+		must(t, j.Seal(ctx, u, nil))
+		want("sealed", "")
+		must(t, j.Send(ctx, journal.Send{RequestID: "r-1", Tokens: []commit.Token{u.Token}}))
+		want("sent", "j-1")
+		must(t, j.Outcome(ctx, "j-1", journal.Outcome{State: commit.Unknown}))
+		want("unknown", "j-1")
+		for _, o := range []journal.Outcome{{State: commit.Refused, Reason: commit.ReasonConflict}, {State: commit.Committed}} {
+			must(t, j.Outcome(ctx, "j-1", o))
+			want(string(o.State), "")
+		}
+	})
+}
+
 func TestDrop(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sent    bool

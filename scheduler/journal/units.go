@@ -108,6 +108,17 @@ func (j *SQLite) Unit(ctx context.Context, jobID string) (Unit, error) {
 	return u, nil
 }
 
+// Unresolved implements Journal.
+func (j *SQLite) Unresolved(ctx context.Context, t commit.Token) (string, error) {
+	var id string
+	err := j.db.QueryRowContext(ctx, `SELECT job_id FROM units WHERE token = ? AND state IN (?, ?) ORDER BY rowid LIMIT 1`,
+		t.String(), string(UnitSent), string(UnitUnknown)).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return id, problem("look up unit", t.String(), err)
+}
+
 // Units implements Journal.
 func (j *SQLite) Units(ctx context.Context, all bool) ([]Unit, error) {
 	rows, err := j.db.QueryContext(ctx, `SELECT `+unitColumns+`,
