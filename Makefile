@@ -51,6 +51,7 @@ generate: ## write generated code and reference pages again (needs protoc)
 	go run ./internal/errorgen
 	go run ./internal/noticegen
 	go test ./format/iceberg -run TestTypesPage -update
+	go test ./cmd/firn -run TestReferencePage -update
 	integration/scripts/protoc.sh
 
 .PHONY: integration
