@@ -260,3 +260,22 @@ func TestTheLibraryCommitsNowhere(t *testing.T) {
 		}
 	}
 }
+
+// TestBuildTag: without the tag the product's build stops with one readable line,
+// and the packages that a user of the client links never need it.
+func TestBuildTag(t *testing.T) {
+	build := func(packages ...string) (string, error) {
+		cmd := exec.Command("go", append([]string{"build", "-tags="}, packages...)...)
+		cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := build("./internal/duckdb")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if err == nil || len(lines) != 2 || !strings.HasPrefix(lines[0], "#") || !strings.Contains(lines[1], "duckdb_arrow") {
+		t.Errorf("without the build tag: %v, want one line that names it:\n%s", err, out)
+	}
+	if out, err := build("./client", "./commit", "./plan"); err != nil {
+		t.Errorf("client, commit and plan need the build tag: %v\n%s", err, out)
+	}
+}
