@@ -48,7 +48,7 @@ func (d *duckDB) Query(ctx context.Context, q *plan.Query, t TaskInfo) (Rows, er
 }
 
 // Close implements Engine.
-func (d *duckDB) Close() error { return os.RemoveAll(d.dir) }
+func (d *duckDB) Close() error { return errors.Join(d.Engine.Close(), os.RemoveAll(d.dir)) }
 
 type duckRows struct{ *engine.Stream }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +52,7 @@ type TaskInfo struct {
 }
 
 // Engine runs one probe or query at a time for a task slot. No state of one is
-// seen by the next.
+// seen by the next. Close it.
 type Engine struct {
 	cfg   Config
 	allow []string // cfg.LocalAllow with symbolic links resolved
@@ -60,6 +61,20 @@ type Engine struct {
 	// volatile are the functions that give something else each time, found at
 	// the first probe.
 	volatile map[string]bool
+	// idle is the instance of the last session, if it can serve another one.
+	idle *instance
+}
+
+// instance is a locked database and what it was opened with. Opening and closing
+// one takes longer than a small query, so a session that ended well leaves its
+// own to the next one. Nothing of a session is seen by the next: user SQL makes
+// nothing (it is one SELECT, without functions that have effects), and what the
+// session itself made is dropped. Any doubt closes the instance.
+type instance struct {
+	*duckdb.Instance
+	memory   int64
+	timeZone string
+	settings map[string]string
 }
 
 // New makes an engine and its directory, and removes what an earlier process
@@ -98,33 +113,31 @@ func New(cfg Config) (*Engine, error) {
 // session is one probe's or one task's locked instance with its directory.
 type session struct {
 	*Engine
-	db  *duckdb.Instance
+	db  *instance
 	dir string
 	// staged counts what was staged, to name it.
 	staged int
 	// names are the locations of files by the paths that DuckDB opened.
 	names map[string]string
+	// made has the statements that drop what the session made, in the order of
+	// making.
+	made []string
+	// clean is set at the very end of a session of which nothing is left in the
+	// instance but what made drops.
+	clean bool
 }
 
 // open makes the attempt's directory and instance. The caller closes the
 // session.
 func (e *Engine) open(ctx context.Context, t TaskInfo, settings map[string]string) (*session, error) {
-	if !filepath.IsLocal(t.Attempt) || strings.ContainsAny(t.Attempt, `/\`) || t.Attempt == "." {
+	if !filepath.IsLocal(t.Attempt) || strings.ContainsAny(t.Attempt, `/\`) || t.Attempt == "." || t.Attempt == spillName {
 		return nil, fmt.Errorf("engine: attempt id %q can't name a directory", t.Attempt)
 	}
 	s := &session{Engine: e, dir: filepath.Join(e.cfg.Dir, t.Attempt), names: map[string]string{}}
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("engine: make the attempt's directory: %w", err)
 	}
-	db, err := duckdb.Open(ctx, duckdb.Config{
-		MemoryLimit:  cmp.Or(t.MemoryBytes, e.cfg.Memory),
-		TempDir:      filepath.Join(s.dir, "spill"),
-		MaxTempBytes: e.cfg.MaxSpill,
-		AllowedDirs:  append([]string{s.dir}, e.allow...),
-		Threads:      e.cfg.Threads,
-		TimeZone:     t.TimeZone,
-		Settings:     settings,
-	})
+	db, err := e.instance(ctx, cmp.Or(t.MemoryBytes, e.cfg.Memory), t.TimeZone, settings)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
@@ -136,10 +149,82 @@ func (e *Engine) open(ctx context.Context, t TaskInfo, settings map[string]strin
 	return s, nil
 }
 
+// spillName is the directory that instances spill to, beside those of attempts.
+const spillName = "spill"
+
+// instance takes the idle instance if it was opened the same way, else opens one.
+func (e *Engine) instance(ctx context.Context, memory int64, timeZone string, settings map[string]string) (*instance, error) {
+	if i := e.idle; i != nil && i.memory == memory && i.timeZone == timeZone && maps.Equal(i.settings, settings) {
+		e.idle = nil
+		return i, nil
+	}
+	e.dropIdle()
+	db, err := duckdb.Open(ctx, duckdb.Config{
+		MemoryLimit:  memory,
+		TempDir:      filepath.Join(e.cfg.Dir, spillName),
+		MaxTempBytes: e.cfg.MaxSpill,
+		AllowedDirs:  append([]string{e.cfg.Dir}, e.allow...),
+		Threads:      e.cfg.Threads,
+		TimeZone:     timeZone,
+		Settings:     settings,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &instance{Instance: db, memory: memory, timeZone: timeZone, settings: settings}, nil
+}
+
+func (e *Engine) dropIdle() {
+	if e.idle != nil {
+		e.idle.Close()
+		e.idle = nil
+	}
+}
+
+// Close frees the engine. No probe or query may run.
+func (e *Engine) Close() error {
+	e.dropIdle()
+	return nil
+}
+
+// close ends the session. Its instance is kept for the next one if it's clean.
 func (s *session) close() {
-	s.db.Close()
+	if s.clean && s.undo() == nil {
+		s.dropIdle()
+		s.idle = s.db
+	} else {
+		s.db.Close()
+	}
 	// What can't be removed now is removed when the slot starts again.
 	_ = os.RemoveAll(s.dir)
+}
+
+// undo drops what the session made, the last first.
+func (s *session) undo() error {
+	var all strings.Builder
+	for _, drop := range slices.Backward(s.made) {
+		all.WriteString(drop + ";")
+	}
+	if all.Len() == 0 {
+		return nil
+	}
+	return s.db.Exec(context.Background(), all.String())
+}
+
+// create makes something in the instance and remembers how it is dropped.
+func (s *session) create(ctx context.Context, what, name, as string) error {
+	if err := s.db.Exec(ctx, "CREATE "+what+" "+name+as); err != nil {
+		return err
+	}
+	s.undoWith("DROP " + what + " " + name)
+	return nil
+}
+
+// undoWith has a statement run at the end of the session, once.
+func (s *session) undoWith(drop string) {
+	if !slices.Contains(s.made, drop) {
+		s.made = append(s.made, drop)
+	}
 }
 
 // fixedClock are the functions whose value is the job's time. Each is shadowed
@@ -157,10 +242,10 @@ func clockMacros(t TaskInfo) string {
 	}
 	var b strings.Builder
 	for _, name := range fixedClock {
-		fmt.Fprintf(&b, "CREATE MACRO %s() AS %s%s;\n", name, at, as[name])
+		fmt.Fprintf(&b, "CREATE OR REPLACE MACRO %s() AS %s%s;\n", name, at, as[name])
 	}
 	// age of one argument counts from today.
-	b.WriteString("CREATE MACRO age(a) AS system.main.age(today()::TIMESTAMP, a), (a, b) AS system.main.age(a, b);")
+	b.WriteString("CREATE OR REPLACE MACRO age(a) AS system.main.age(today()::TIMESTAMP, a), (a, b) AS system.main.age(a, b);")
 	return b.String()
 }
 

@@ -29,6 +29,7 @@ func newEngine(t *testing.T, allow ...string) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = e.Close() })
 	return e
 }
 

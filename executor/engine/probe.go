@@ -49,6 +49,7 @@ func (e *Engine) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeRe
 		return res, s.tell(err, res.Sources)
 	}
 	res.RowWise, res.Why, err = rowWise(explained, res.Sources)
+	s.clean = err == nil
 	return res, err
 }
 
@@ -99,7 +100,7 @@ func (s *session) probeSource(ctx context.Context, src *plan.Source) error {
 	if err != nil {
 		return err
 	}
-	return s.db.Exec(ctx, "CREATE VIEW "+name+" AS "+body)
+	return s.create(ctx, "VIEW", name, " AS "+body)
 }
 
 // probeFiles checks the files of a source and pins how they are read.
@@ -140,7 +141,7 @@ func (s *session) bindTemplate(ctx context.Context, src plan.Source) error {
 	for i, c := range src.Columns {
 		defs[i] = duckdb.Ident(c.Name) + " " + c.Type
 	}
-	return s.db.Exec(ctx, "CREATE TABLE "+name+" ("+strings.Join(defs, ", ")+")")
+	return s.create(ctx, "TABLE", name, " ("+strings.Join(defs, ", ")+")")
 }
 
 // scans and rowOperators are the physical operators of a row-wise query.

@@ -79,12 +79,13 @@ func (r *Stream) Next(ctx context.Context) (arrow.RecordBatch, error) {
 	return nil, err
 }
 
-// finish counts rejected rows.
+// finish counts rejected rows, which stay in the instance.
 func (r *Stream) finish(ctx context.Context) error {
 	counted := slices.ContainsFunc(r.q.Sources, func(s plan.Source) bool {
 		return s.Kind == plan.SourceCSV && len(s.Files) > 0 && countsRejects(s.Options)
 	})
 	if !counted {
+		r.s.clean = true
 		return nil
 	}
 	r.rows.Close()

@@ -34,10 +34,13 @@ func (s *session) viewName(ctx context.Context, view []string) (string, error) {
 		return "", fmt.Errorf("engine: a view's name has %d parts: want 1 or 3", len(view))
 	}
 	cat, schema := duckdb.Ident(view[0]), duckdb.Ident(view[0])+"."+duckdb.Ident(view[1])
-	if !strings.EqualFold(view[0], "memory") {
+	if own := strings.EqualFold(view[0], "memory"); own && !strings.EqualFold(view[1], "main") {
+		s.undoWith("DROP SCHEMA IF EXISTS " + schema)
+	} else if !own {
 		if err := s.db.Exec(ctx, "ATTACH IF NOT EXISTS ':memory:' AS "+cat); err != nil {
 			return "", fmt.Errorf("catalog %s: %w", view[0], err)
 		}
+		s.undoWith("DETACH " + cat)
 	}
 	if err := s.db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema); err != nil {
 		return "", fmt.Errorf("namespace %s: %w", view[1], err)
@@ -67,7 +70,7 @@ func (s *session) createView(ctx context.Context, src plan.Source, rejectLimit i
 	if err != nil {
 		return err
 	}
-	return s.db.Exec(ctx, "CREATE VIEW "+name+" AS "+body)
+	return s.create(ctx, "VIEW", name, " AS "+body)
 }
 
 // fileQuery reads the files of a source, in order: whole files together, each
@@ -190,6 +193,7 @@ func (s *session) uploadQuery(ctx context.Context, src plan.Source) (string, err
 	if err := s.db.AppendTable(ctx, table, r.Schema(), r); err != nil {
 		return "", fmt.Errorf("load upload %s: %w", src.Upload.ID, err)
 	}
+	s.undoWith("DROP TABLE memory.main." + duckdb.Ident(table))
 	selected := make([]string, len(src.Columns))
 	for i, c := range src.Columns {
 		selected[i] = fmt.Sprintf("CAST(%s AS %s) AS %[1]s", duckdb.Ident(c.Name), c.Type)

@@ -87,6 +87,9 @@ func openDatabase(cfg Config) (bindings.Database, error) {
 		"preserve_insertion_order":     "true",
 		"produce_arrow_string_view":    "false",
 		"arrow_lossless_conversion":    "false",
+		// It helps with remote files, of which there are none, and would keep
+		// parts of files in memory from one query to the next.
+		"enable_external_file_cache": "false",
 	}
 	if cfg.MemoryLimit > 0 {
 		set["memory_limit"] = strconv.FormatInt(cfg.MemoryLimit, 10) + "B"
