@@ -64,7 +64,8 @@ type Config struct {
 	// ResultTTL is how long the rows of a SELECT can be read (300 s),
 	// UploadTTL how long an upload that no job has used yet is kept (1 h).
 	ResultTTL, UploadTTL time.Duration
-	// CloseTimeout bounds how long Close waits for commits in flight (60 s).
+	// CloseTimeout bounds how long Close waits for commits in flight (20 s:
+	// less than those who stop processes usually wait before they kill).
 	CloseTimeout time.Duration
 	// PlanSlots and RootSlots bound how many jobs plan and how many roots run at
 	// the same time (8 and 16).
@@ -104,7 +105,7 @@ func (c Config) withDefaults() Config {
 	dur(&c.ExecutorWait, 30*time.Second)
 	dur(&c.ResultTTL, 300*time.Second)
 	dur(&c.UploadTTL, time.Hour)
-	dur(&c.CloseTimeout, time.Minute)
+	dur(&c.CloseTimeout, 20*time.Second)
 	num(&c.PlanSlots, 8)
 	num(&c.RootSlots, 16)
 	num(&c.MaxResult, 16<<20)

@@ -32,7 +32,7 @@ import (
 type Committer interface {
 	Run(ctx context.Context, r committer.Root) (commit.Report, error)
 	Lookup(ctx context.Context, name commit.TableName, t commit.Token) (commit.Landed, bool, error)
-	Close()
+	Close(ctx context.Context)
 }
 
 // Scheduler is the service. Start serves until Close.
@@ -161,9 +161,9 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 func (s *Scheduler) Addr() string { return s.lis.Addr().String() }
 
 // Close takes no new work, fails the jobs that have not reached their point of
-// no return, finishes the commits in flight, and waits for all goroutines. Until
-// ctx ends, or for Config.CloseTimeout, it goes on answering who waits for a
-// commit; the commits themselves are finished in any case.
+// no return, finishes the commits in flight, and waits for all goroutines. When
+// ctx ends, or after Config.CloseTimeout, it waits no longer: a commit in flight
+// is looked up no more, and is unknown until it is driven again.
 func (s *Scheduler) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CloseTimeout)
 	defer cancel()
@@ -193,7 +193,7 @@ func (s *Scheduler) Close(ctx context.Context) error {
 		<-stopped
 	}
 	s.end()
-	s.committer.Close()
+	s.committer.Close(ctx)
 	s.roots.Wait()
 	_ = s.loop.call(context.WithoutCancel(ctx), func() {
 		for _, e := range s.state.executors {

@@ -54,10 +54,10 @@ type Config struct {
 // they compete with other processes only.
 type Committer struct {
 	cfg Config
-	// closing is done when Close was called.
-	closing context.Context //nolint:containedctx // the committer's own life
-	stop    context.CancelFunc
-	owners  sync.WaitGroup
+	// closing is done when Close was called, hurry when its time was up.
+	closing, hurry context.Context //nolint:containedctx // the committer's own life
+	stop, giveUp   context.CancelFunc
+	owners         sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
@@ -96,17 +96,22 @@ func New(cfg Config) *Committer {
 	}
 	c := &Committer{cfg: cfg}
 	c.closing, c.stop = context.WithCancel(context.Background())
+	c.hurry, c.giveUp = context.WithCancel(context.Background())
 	c.mu.queues = map[string][]*item{}
 	return c
 }
 
 // Close takes no more units, stops those that have sent nothing, and returns
-// when those that have are settled.
-func (c *Committer) Close() {
+// when those that have are settled. When ctx ends first, their time is up as if
+// their deadline had passed: what isn't proven by then is unknown, and the
+// journal has its send records.
+func (c *Committer) Close(ctx context.Context) {
 	c.mu.Lock()
 	c.mu.closed = true
 	c.mu.Unlock()
 	c.stop()
+	defer c.giveUp()
+	defer context.AfterFunc(ctx, c.giveUp)()
 	c.owners.Wait()
 }
 

@@ -219,7 +219,7 @@ func TestOpenGoesByTheRulesOfARead(t *testing.T) {
 			}
 			return committest.NewDriver(l.c), nil
 		}})
-		defer com.Close()
+		defer com.Close(t.Context())
 		if rep, err := com.Run(t.Context(), l.root("j1", "k")); err != nil || rep.State != commit.CommitCommitted {
 			t.Errorf("%+v %v", rep, err)
 		}
@@ -355,7 +355,7 @@ func TestCloseFinishesWhatWasSent(t *testing.T) {
 		})
 		synctest.Wait()
 		closed := make(chan struct{})
-		go func() { l.com.Close(); close(closed) }()
+		go func() { l.com.Close(t.Context()); close(closed) }()
 		synctest.Wait()
 		select {
 		case <-closed:
@@ -369,6 +369,50 @@ func TestCloseFinishesWhatWasSent(t *testing.T) {
 			t.Errorf("after Close: %v", err)
 		}
 	})
+}
+
+// A catalog that doesn't answer holds nobody up for ever: when the time to close
+// is over, what was sent is unknown, at once.
+func TestCloseGivesUpInTime(t *testing.T) {
+	for _, at := range []string{"send", "read"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rec := &recorder{}
+				l := newLab(t, func(c *committer.Config) { c.Recorder = rec })
+				d := committest.NewDriver(l.c)
+				if err := d.Inject("late"); err != nil {
+					t.Fatal(err)
+				}
+				l.driver = d
+				sent := false
+				l.hook(func(ctx context.Context, effect string) {
+					sent = sent || effect == "send"
+					if sent && effect == at {
+						<-ctx.Done() // hangs
+					}
+				})
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					if rep, err := l.com.Run(t.Context(), l.root("j1", "k1")); rep.State != commit.CommitUnknown || commit.KindOf(err) != commit.KindUnknown {
+						t.Errorf("%+v %v", rep, err)
+					}
+				}()
+				synctest.Wait()
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				l.com.Close(ctx)
+				<-done
+				if took := time.Since(began); took < 5*time.Second || took > 8*time.Second {
+					t.Errorf("Close took %v of 5 s", took)
+				}
+				if last := rec.log[len(rec.log)-1]; last != "unknown" {
+					t.Errorf("the journal's last word is %q", last)
+				}
+			})
+		})
+	}
 }
 
 func TestPanicsInTheDriver(t *testing.T) {

@@ -17,8 +17,10 @@ type drive struct {
 	table commit.Table // opened by the first read
 	m     *commit.Machine
 	// stop ends before the point of no return with the caller's context or
-	// with the committer; free has the same values and no end.
+	// with the committer; free has the same values and ends only when the
+	// committer's time to close is up.
 	stop, free context.Context //nolint:containedctx // the two lives of one call of drive, which made them
+	deadline   time.Time
 	sent       bool
 	outcome    *commit.Outcome
 	log        *slog.Logger
@@ -31,8 +33,11 @@ func (c *Committer) drive(it *item) (o commit.Outcome) {
 	defer cancel(nil)
 	defer context.AfterFunc(c.closing, func() { cancel(errClosing) })()
 	now := c.cfg.Clock()
+	free, release := context.WithCancel(context.WithoutCancel(it.ctx))
+	defer release()
+	defer context.AfterFunc(c.hurry, release)()
 	d := &drive{
-		c: c, it: it, stop: stop, free: context.WithoutCancel(it.ctx),
+		c: c, it: it, stop: stop, free: free, deadline: now.Add(c.cfg.Deadline),
 		log: c.cfg.Logger.With(slog.String("job_id", it.unit.JobID), slog.String("table", it.unit.Table.String())),
 		m: commit.NewMachine([]commit.Unit{it.unit}, commit.Options{
 			MaxAttempts: c.cfg.MaxAttempts, Deadline: now.Add(c.cfg.Deadline), Seed: seed(it.unit, now), Sent: it.root.Sent,
@@ -51,7 +56,7 @@ func (c *Committer) drive(it *item) (o commit.Outcome) {
 
 func (d *drive) run() {
 	d.it.root.phase(PhaseCommitting)
-	actions := d.m.Step(commit.Begin{}, d.c.cfg.Clock())
+	actions := d.m.Step(commit.Begin{}, d.now())
 	for !d.m.Done() {
 		var answer commit.Event
 		for _, a := range actions {
@@ -60,14 +65,14 @@ func (d *drive) run() {
 			}
 		}
 		if err := d.stopped(); err != nil {
-			for _, a := range d.m.Step(commit.Cancel{Token: d.it.unit.Token, Err: err}, d.c.cfg.Clock()) {
+			for _, a := range d.m.Step(commit.Cancel{Token: d.it.unit.Token, Err: err}, d.now()) {
 				d.do(a)
 			}
 		}
 		if answer == nil && !d.m.Done() {
 			panic("the commit machine waits for nothing")
 		}
-		actions = d.m.Step(answer, d.c.cfg.Clock())
+		actions = d.m.Step(answer, d.now())
 	}
 	for _, a := range actions {
 		d.do(a)
@@ -102,7 +107,7 @@ func (d *drive) do(a commit.Action) commit.Event {
 		d.wait(a.Until)
 		return commit.Woke{}
 	case commit.Discard:
-		ctx, cancel := context.WithTimeout(d.free, d.c.cfg.EffectTimeout)
+		ctx, cancel := d.last()
 		defer cancel()
 		if err := d.table.Discard(ctx, a.Request); err != nil {
 			d.log.LogAttrs(d.free, slog.LevelWarn, "discarding a dead commit request left files behind",
@@ -163,8 +168,20 @@ func (d *drive) effect() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(d.stop, d.c.cfg.EffectTimeout)
 }
 
+// last is the context of what is tidied up at the end, also in a hurry.
+func (d *drive) last() (context.Context, context.CancelFunc) {
+	limit := d.c.cfg.EffectTimeout
+	if d.free.Err() != nil {
+		limit = min(limit, hurried)
+	}
+	return context.WithTimeout(context.WithoutCancel(d.free), limit)
+}
+
+// hurried is how long tidying up may take when the committer's time is up.
+const hurried = 2 * time.Second
+
 func (d *drive) wait(until time.Time) {
-	t := time.NewTimer(until.Sub(d.c.cfg.Clock()))
+	t := time.NewTimer(until.Sub(d.now()))
 	defer t.Stop()
 	stop := d.stop.Done()
 	if d.m.Permitted(d.it.unit.Token) {
@@ -173,7 +190,17 @@ func (d *drive) wait(until time.Time) {
 	select {
 	case <-t.C:
 	case <-stop:
+	case <-d.free.Done():
 	}
+}
+
+// now is the time as the machine sees it. In a hurry its deadline has passed.
+func (d *drive) now() time.Time {
+	now := d.c.cfg.Clock()
+	if d.free.Err() != nil && now.Before(d.deadline) {
+		return d.deadline
+	}
+	return now
 }
 
 func (d *drive) afterPanic(p any) commit.Outcome {
@@ -198,7 +225,7 @@ func (d *drive) afterPanic(p any) commit.Outcome {
 
 // close records the outcome and releases the table.
 func (d *drive) close(o commit.Outcome) {
-	ctx, cancel := context.WithTimeout(d.free, d.c.cfg.EffectTimeout)
+	ctx, cancel := d.last()
 	defer cancel()
 	if err := d.c.cfg.Recorder.RecordOutcome(ctx, d.it.unit, o); err != nil {
 		d.log.LogAttrs(d.free, slog.LevelError, "recording a commit's outcome failed", slog.String("error", err.Error()))

@@ -39,7 +39,7 @@ func newLab(t *testing.T, change func(*committer.Config)) *lab {
 		change(&cfg)
 	}
 	l.com = committer.New(cfg)
-	t.Cleanup(l.com.Close)
+	t.Cleanup(func() { l.com.Close(context.Background()) })
 	return l
 }
 
