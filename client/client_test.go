@@ -226,8 +226,11 @@ func TestWaitGoesOnAfterALostConnection(t *testing.T) {
 			return status.Error(codes.Unavailable, "restarting")
 		case 2:
 			return status.Error(codes.Unavailable, "restarting")
+		case 3:
+			return s.Send(&firnpb.JobStatus{JobId: "j-1", State: "running", Revision: 1}) // known
 		default:
-			return s.Send(&firnpb.JobStatus{JobId: "j-1", State: "succeeded", Revision: 2})
+			// What is settled is told also by one that counts in another way.
+			return s.Send(&firnpb.JobStatus{JobId: "j-1", State: "succeeded", Revision: 1})
 		}
 	}}
 	c := f.serve(t, client.WithPollInterval(time.Millisecond))

@@ -211,14 +211,15 @@ func (f *follower) follow(ctx context.Context) error {
 	return nil
 }
 
-// take hands one status on, unless it says nothing new.
+// take hands one status on, unless it says nothing new. That a job is settled is
+// always news: it is the last that is ever heard of it.
 func (f *follower) take(p *firnpb.JobStatus) error {
-	if f.started && p.GetRevision() <= f.revision {
-		return nil
-	}
 	s, err := statusOf(p)
 	if err != nil {
 		return err
+	}
+	if f.started && p.GetRevision() <= f.revision && !s.settled() {
+		return nil
 	}
 	f.started, f.revision, f.last = true, p.GetRevision(), s
 	f.done = !f.yield(s, nil) || s.settled()

@@ -253,6 +253,9 @@ func sourceOf(l plan.ShuffleLocation) flightread.Source {
 
 // publish writes the job's end to the journal, and then lets it be told.
 func (s *Scheduler) publish(j *job) {
+	// The record is newer than all that was told of the running job: the next
+	// process tells it to those who still wait.
+	j.touch()
 	record := s.record(j)
 	s.scribe.put(func() {
 		if err := s.journal.PutJob(context.WithoutCancel(s.life), record); err != nil {

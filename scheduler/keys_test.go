@@ -242,6 +242,56 @@ func rewind(t *testing.T, dir, id string) {
 	must(t, j.Send(t.Context(), journal.Send{RequestID: "r-again", Tokens: []commit.Token{u.Token}}))
 }
 
+// The process dies after the outcome and before the job's end is on record: the
+// job has succeeded, and whoever still waits for it hears of it.
+func TestInterruptedAfterTheCommit(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	first := h.run(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"})
+	id := first.GetJobId()
+	h.close()
+	rewind(t, h.dir, id)
+	j, err := journal.Open(t.Context(), h.dir)
+	must(t, err)
+	must(t, j.Outcome(t.Context(), id, journal.Outcome{State: commit.Committed}))
+	must(t, j.Close())
+	h = startIn(t, h.dir, h.catalogs, nil)
+	st := h.wait(id)
+	wantState(t, st, graph.Succeeded, commit.CommitCommitted)
+	if r := st.GetReport(); st.GetError() != nil || r.GetRows() != 10*parts || r.GetFiles() != parts || r.GetCommit() != "committed" || r.GetTable() != "mem.ns.t" {
+		t.Fatalf("%v", st)
+	}
+	r, err := wire.DecodeReport(st.GetInlineResult())
+	if must(t, err); r.Rows != 10*parts || r.State != commit.CommitCommitted {
+		t.Fatalf("%+v", r)
+	}
+	resp, err := h.execute(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"})
+	must(t, err)
+	if resp.GetJob().GetJobId() != id || !resp.GetJob().GetReport().GetDeduplicated() {
+		t.Fatalf("%v", resp.GetJob())
+	}
+}
+
+// What the journal keeps of an ended job is newer than all that was told while
+// it ran, so that a client that waits across a restart takes it in.
+func TestRecordedEndIsNewerThanWhatWasTold(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	hold := newStop()
+	h.catalogs.set(func() { h.catalogs.send = hold.wait })
+	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
+	receive(t, hold.arrived, "send")
+	running := h.get(id)
+	wantState(t, running, graph.Running, commit.CommitInFlight)
+	close(hold.release)
+	h.wait(id)
+	h.close()
+	h = startIn(t, h.dir, h.catalogs, nil)
+	if st := h.get(id); st.GetRevision() <= running.GetRevision() {
+		t.Fatalf("revision %d is on record; %d was told", st.GetRevision(), running.GetRevision())
+	}
+}
+
 func TestInterruptedBeforeTheCommit(t *testing.T) {
 	h := start(t, nil)
 	// No executor: the job waits in planning when the process goes. A killed

@@ -254,7 +254,11 @@ func (s *Scheduler) interruptJobs(ctx context.Context) error {
 		if err != nil && !errors.Is(err, journal.ErrNotFound) {
 			return err
 		}
-		if err := s.journal.PutJob(ctx, interrupted(r, u, time.Now())); err != nil {
+		sends, err := s.journal.Sends(ctx, u.Token)
+		if err != nil {
+			return err
+		}
+		if err := s.journal.PutJob(ctx, interrupted(r, u, sends, time.Now())); err != nil {
 			return err
 		}
 		s.log.LogAttrs(ctx, slog.LevelWarn, "job was interrupted", slog.String("job_id", r.ID), slog.String("commit", string(u.State)))

@@ -143,8 +143,9 @@ func deduplicated(st *firnpb.JobStatus) *firnpb.JobStatus {
 
 // interrupted is a job that ran when its scheduler's process ended, as the next
 // process tells it. What is known of its commit is what the journal's unit
-// says: a request that may have been sent is an outcome that isn't known.
-func interrupted(r journal.Job, u journal.Unit, now time.Time) journal.Job {
+// says: a request that may have been sent is an outcome that isn't known. A job
+// whose unit is known to be committed has succeeded; sends are that unit's.
+func interrupted(r journal.Job, u journal.Unit, sends []journal.Send, now time.Time) journal.Job {
 	err := &commit.Error{
 		Code: commit.CodeJobInterrupted, Op: "run job", Object: r.ID,
 		Cause: errors.New("the scheduler's process ended while the job ran"), Tried: "nothing was committed",
@@ -158,25 +159,46 @@ func interrupted(r journal.Job, u journal.Unit, now time.Time) journal.Job {
 		err.Tried = "its files are kept"
 		err.Hint = fmt.Sprintf("`firn commit retry %s` looks the commit up in the table and finishes it.", r.ID)
 	case journal.UnitCommitted:
-		r.Commit = commit.CommitCommitted
-		err.Cause = errors.New("the scheduler's process ended after the job's commit and before its end was recorded")
-		err.Tried = "the commit is in the table"
-		err.Hint = "Run the statement again with the same idempotency key: it finds the commit."
+		r.Commit, err = commit.CommitCommitted, nil
 	case journal.UnitRefused:
 		r.Commit = commit.CommitRefused
 	}
-	r.State, r.Error, r.Ended = string(graph.JobFailed), err.Error(), now
+	r.State, r.Error, r.Ended = string(graph.Succeeded), "", now
+	if err != nil {
+		r.State, r.Error = string(graph.JobFailed), err.Error()
+	}
 	st, derr := recorded(r)
 	if derr != nil {
 		st = &firnpb.JobStatus{JobId: r.ID, IdempotencyKey: r.Key, Statement: r.Statement, Sql: r.SQL, SubmittedUnixMs: millis(r.Submitted)}
 	}
-	st.State, st.Phase, st.Commit, st.Error = r.State, "", string(r.Commit), wire.ErrorToProto(err)
+	st.State, st.Phase, st.Commit = r.State, "", string(r.Commit)
+	if err != nil {
+		st.Error = wire.ErrorToProto(err)
+	} else {
+		committedUnit(st, u, sends)
+	}
 	st.EndedUnixMs = millis(now)
 	st.Revision += 1 << 32 // above what the earlier process told
 	if raw, err := proto.Marshal(st); err == nil {
 		r.Status = raw
 	}
 	return r
+}
+
+// committedUnit makes the status that of a job which has committed the unit. Of
+// several requests the journal doesn't know which one landed.
+func committedUnit(st *firnpb.JobStatus, u journal.Unit, sends []journal.Send) {
+	report := commit.Report{
+		JobID: u.JobID, Key: u.Key, Table: u.Table, Operation: u.Operation, State: commit.CommitCommitted,
+		Rows: u.Rows, Files: u.Files, Bytes: u.Bytes, Attempts: len(sends),
+	}
+	if len(sends) == 1 {
+		report.SnapshotID, report.CommittedAt = sends[0].SnapshotID, sends[0].At
+	}
+	st.Report, st.Rows, st.PercentComplete = reportOf(report), u.Rows, 100
+	if raw, err := wire.EncodeReport(report); err == nil {
+		st.InlineResult = raw
+	}
 }
 
 func millis(t time.Time) int64 {
