@@ -48,6 +48,10 @@ const (
 	CodeCommitPanic Code = "FIRN-2009"
 	// CodeCommitStopped: commit stopped.
 	CodeCommitStopped Code = "FIRN-2010"
+	// CodeKeyTooOld: idempotency key too old.
+	CodeKeyTooOld Code = "FIRN-2011"
+	// CodeNoSeat: table has no seats.
+	CodeNoSeat Code = "FIRN-2012"
 	// CodeTaskFailed: task failed.
 	CodeTaskFailed Code = "FIRN-3001"
 	// CodeTaskLimit: task failed too often.
@@ -261,6 +265,8 @@ var codeInfos = map[Code]CodeInfo{
 	CodeCommitInput:             {Code: CodeCommitInput, Kind: "failed", Title: "file manifests can't be read", Cause: "The scheduler root couldn't read all file manifests of the final stage.", Hint: "The lost tasks run again by themselves; see the cause if the job failed."},
 	CodeCommitPanic:             {Code: CodeCommitPanic, Kind: "failed", Title: "commit broke", Cause: "The commit operator or the table's driver hit a defect in Firn.", Hint: "Report it with the scheduler's log. Running the statement again with the same key is safe."},
 	CodeCommitStopped:           {Code: CodeCommitStopped, Kind: "cancelled", Title: "commit stopped", Cause: "The job was cancelled before its commit was let go. Nothing was committed.", Hint: "Run the statement again with the same idempotency key to do it after all."},
+	CodeKeyTooOld:               {Code: CodeKeyTooOld, Kind: "invalid", Title: "idempotency key too old", Cause: "The key is older than everything that is remembered of it: neither the journal nor the table can tell whether it was committed before.", Hint: "Look whether the table has the rows. If it doesn't, run the statement under a new key."},
+	CodeNoSeat:                  {Code: CodeNoSeat, Kind: "invalid", Title: "table has no seats", Cause: "The table or its catalog gives out no number that a commit takes for ever (format version 1, or a catalog that accepts stale sequence numbers), and the operation needs one.", Hint: "Upgrade the table to format version 2 or later, or use INSERT."},
 	CodeTaskFailed:              {Code: CodeTaskFailed, Kind: "failed", Title: "task failed", Cause: "A task of the job failed in a way that another try wouldn't change.", Hint: "Read the cause: it names the file, row or resource. Nothing was committed."},
 	CodeTaskLimit:               {Code: CodeTaskLimit, Kind: "failed", Title: "task failed too often", Cause: "One task of the job used up the attempts that a task may have.", Hint: "Look at the last cause, then run the statement again with the same idempotency key. Nothing was committed."},
 	CodeStageLimit:              {Code: CodeStageLimit, Kind: "failed", Title: "shuffle output lost too often", Cause: "Output of a stage was lost and made again as often as a stage may be rolled back.", Hint: "Find out why executors or their disks get lost, then run the statement again with the same idempotency key."},

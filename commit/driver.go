@@ -29,7 +29,7 @@ type Table interface {
 }
 
 // Metadata is one read of a table: everything in it was true at one moment.
-// It is immutable.
+// It is immutable. A driver's Metadata may implement Sight and Unseated too.
 type Metadata interface {
 	// UUID is the identity of the table.
 	UUID() string
@@ -64,7 +64,9 @@ type Request struct {
 	Head string
 	// Branch is the ref that the request moves.
 	Branch string
-	// Seat is the seat that the request claims.
+	// Seat is the seat that the request claims. The zero Seat is none: the
+	// table may apply the request for as long as a copy of it is under way,
+	// whatever happens meanwhile, so it is never dead.
 	Seat Seat
 	// Tokens are those of its units.
 	Tokens []Token

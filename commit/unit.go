@@ -56,6 +56,15 @@ type Unit struct {
 	Rows, Bytes int64
 	// Tasks is how many tasks of the final stage the files came from.
 	Tasks int
+	// Origin is the seat of the table when the key was first accepted
+	// (OriginOf, AdmitKey), journaled: the token can't have landed at it or
+	// before. Unknown when zero; the machine then takes the seat of its first
+	// read. Like everything that isn't content it is no part of the digest.
+	Origin Seat
+	// LedgerFloor is the lowest origin of the table's units that are sealed
+	// and open, which the ledger isn't trimmed past; nil when that is this
+	// unit's own.
+	LedgerFloor *Seat
 }
 
 // Seat is the number that a commit takes in the table and that nobody can take
@@ -88,6 +97,7 @@ type UnitSpec struct {
 	Prefix           string
 	Tasks            int
 	Files            []File
+	Origin           Seat
 }
 
 // NewUnit makes the commit unit: sorts the files (a copy), sums them up and
@@ -100,6 +110,7 @@ func NewUnit(s UnitSpec) Unit {
 		Token: NewToken(TokenInput{Namespace: s.Namespace, Key: s.Key, TableUUID: s.TableUUID, Branch: s.Branch, Unit: s.Number}),
 		JobID: s.JobID, Key: s.Key, Table: s.Table, TableUUID: s.TableUUID, Branch: s.Branch, Operation: s.Operation,
 		SchemaID: s.SchemaID, SpecID: s.SpecID, Prefix: s.Prefix, Tasks: s.Tasks, Files: slices.Clone(s.Files),
+		Origin: s.Origin,
 	}
 	slices.SortFunc(u.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	for _, f := range u.Files {
