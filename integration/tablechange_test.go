@@ -18,7 +18,7 @@ import (
 
 // slow takes long enough, on any machine, for a statement to change the table
 // meanwhile: what follows waits for the job to run, not for a time.
-const slow = "INSERT INTO lake.c.t SELECT count(*)::bigint, 'late' FROM range(60000) a(i), range(20000) b(j) WHERE (i * 7 + j * 13) % 1000003 = 5"
+const slow = "INSERT INTO lake.c.t SELECT count(*)::bigint, 'late' FROM range(60000) a(i), range(6000) b(j) WHERE (i * 7 + j * 13) % 1000003 = 5"
 
 // while runs the slow insert and calls change once its tasks run.
 func (l *lake) while(change func()) (client.JobStatus, error) {
