@@ -31,12 +31,21 @@ import (
 // Either way only one of them lands, however late its copy arrives. Nothing
 // here rests on a lease, a clock, a lock, or on the answers of the catalog.
 //
+// "Doesn't show" is taken literally only as far as the read reaches back: to
+// the origin of the unit, the seat at which its key was first accepted, by
+// snapshots or by the table's ledger (Sees). A unit that the read doesn't show
+// and whose origin lies further back is blind: it may have landed and be out of
+// sight. A look leaves it out, so no request is built for it, and it is told
+// neither as committed nor, once it was sent, as refused. If it never was, the
+// key is refused as too old: that says nothing about what an earlier submission
+// of the key did, and the error says so.
+//
 // # Why refused means refused
 //
 // The branch's head proves nothing about an old request: heads come back after
 // a rollback. A request can't land any more when it is dead, that is when a
-// read shows its seat taken; and if that read shows neither its tokens nor its
-// snapshot, it never did land. A refusal that this machine wants is therefore
+// read shows its seat taken and who took it; and if that read shows neither its
+// tokens nor its snapshot, it never did land. A refusal that this machine wants is therefore
 // held back while any request of the unit is alive, and told when all are dead.
 // Until then the unit is unknown, and unknown is what it ends as when the
 // deadline passes first.
@@ -52,6 +61,15 @@ import (
 // only chooses what happens when that read shows that nothing moved. A 409 and
 // a 200 are treated alike when the table says that the seat went to somebody
 // else, or that it is ours.
+//
+// # Tables without seats
+//
+// A request that claims no seat (see Request.Seat) never is dead by these rules,
+// so nothing of the above needs to know of such tables: a unit with such a
+// request that wasn't answered ends as committed or as unknown, never as
+// refused, and its files stay. What is lost there is only "in the table's life": the
+// token lands at most once in one history of the branch. That isn't enough for
+// operations that remove anything, so those are refused there.
 //
 // A Machine is used by one goroutine.
 type Machine struct {
@@ -94,6 +112,8 @@ type Options struct {
 	// Sent are the send records of earlier runs of these units. Each counts as
 	// possibly under way, until it's dead.
 	Sent []Request
+
+	ablate ablation // set by tests only
 }
 
 type state uint8
@@ -120,6 +140,8 @@ type unitRun struct {
 	conflicts int
 	// sentBefore: a request of an earlier run named it.
 	sentBefore bool
+	// blind: the last read doesn't reach back to the unit's origin.
+	blind bool
 }
 
 type refusal struct {
@@ -153,7 +175,7 @@ func NewMachine(units []Unit, opts Options) *Machine {
 	m := &Machine{opts: opts, rng: opts.Seed}
 	byToken := map[Token]*unitRun{}
 	for _, u := range units {
-		if byToken[u.Token] != nil {
+		if byToken[u.Token] != nil && !opts.ablate.twins {
 			continue // one token is one unit
 		}
 		r := &unitRun{unit: u}
@@ -166,6 +188,7 @@ func NewMachine(units []Unit, opts Options) *Machine {
 		for _, t := range r.Tokens {
 			if u := byToken[t]; u != nil {
 				u.permitted, u.sentBefore = true, true
+				u.origin(r.Seat)
 				s.units = append(s.units, u)
 			}
 		}
@@ -251,7 +274,7 @@ func (m *Machine) allDone() bool {
 // it is thrown away when the awaited answer is in.
 func (m *Machine) cancel(ev Cancel) {
 	for _, u := range m.units {
-		if u.unit.Token == ev.Token && !u.done && !u.permitted {
+		if u.unit.Token == ev.Token && !u.done && (!u.permitted || m.opts.ablate.lateCancel) {
 			m.stop(u, ev.Err)
 		}
 	}
@@ -269,11 +292,36 @@ func (m *Machine) stop(u *unitRun, cause error) {
 func (m *Machine) build(l look, units []*unitRun) {
 	m.current = &sentRun{base: l.meta, units: units}
 	b := Build{Base: l.meta}
+	floor := m.ledgerFloor()
 	for _, u := range units {
-		b.Units = append(b.Units, u.unit)
+		unit := u.unit
+		unit.LedgerFloor = &floor
+		b.Units = append(b.Units, unit)
 	}
 	m.state = stateBuilding
 	m.emit(b)
+}
+
+// ledgerFloor is the lowest origin of all units that aren't done.
+func (m *Machine) ledgerFloor() Seat {
+	var floor Seat
+	for i, u := range m.open() {
+		if i == 0 || u.unit.Origin.Number < floor.Number {
+			floor = u.unit.Origin
+		}
+		if f := u.unit.LedgerFloor; f != nil && f.Number < floor.Number {
+			floor = *f
+		}
+	}
+	return floor
+}
+
+// origin makes the most of a unit whose origin isn't known: it is before the
+// seat of every request that was sent for it.
+func (u *unitRun) origin(sent Seat) {
+	if n := sent.Number - 1; n >= 0 && (u.unit.Origin == (Seat{}) || n < u.unit.Origin.Number) {
+		u.unit.Origin = Seat{Number: n, Pointer: "sent"}
+	}
 }
 
 func (m *Machine) buildDone(ev BuildDone) {
@@ -345,6 +393,10 @@ func (m *Machine) dropIfStopped() bool {
 }
 
 func (m *Machine) record() {
+	if m.opts.ablate.noRecord {
+		m.recordDone(RecordDone{})
+		return
+	}
 	m.state = stateRecording
 	m.emit(Record{m.current.request})
 }

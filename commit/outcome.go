@@ -63,6 +63,10 @@ type Outcome struct {
 	// catalog doesn't keep what Firn writes into the summary. Such a table
 	// must not be written to again.
 	TokenStripped bool
+	// LedgerOnly: committed, known by the table's ledger alone, because the
+	// snapshot isn't shown any more. Whose submission it was and which files
+	// it holds can't be told, so the unit's own files must be kept.
+	LedgerOnly bool
 	// Attempts is the number of requests sent for the unit.
 	Attempts int
 	// Conflicts is the number of requests that lost their seat to somebody

@@ -66,7 +66,10 @@ func codeOfRefusal(r Reason, u *unitRun) Code {
 
 func errUnknown(u *unitRun, s *sentRun, readErr error) error {
 	cause := answerError(s.answer)
-	if readErr != nil {
+	switch {
+	case errors.Is(readErr, errBlind):
+		cause = readErr
+	case readErr != nil:
 		cause = fmt.Errorf("%w; and the table can't be read: %w", cause, readErr)
 	}
 	return &Error{

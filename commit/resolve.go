@@ -6,11 +6,13 @@ import (
 	"slices"
 )
 
-// look is one read of the table together with the units that it doesn't show.
-// Only lookAt makes one.
+// look is one read of the table together with the units that it proves not to
+// have landed by then. Only lookAt makes one.
 type look struct {
 	meta   Metadata
 	absent []*unitRun
+	// blind are the units that the read doesn't show and might not show.
+	blind []*unitRun
 }
 
 func (m *Machine) readDone(ev ReadDone) {
@@ -68,18 +70,22 @@ func (m *Machine) lookAt(meta Metadata) look {
 			m.want(u, ReasonTableChanged, fmt.Errorf("the table is another one now: its UUID is %s, not %s", meta.UUID(), u.unit.TableUUID))
 			continue
 		}
-		if landed, ok := meta.Find(u.unit.Branch, u.unit.Token); ok {
-			m.finishLanded(u, landed, false)
+		if u.unit.Origin == (Seat{}) {
+			u.unit.Origin = OriginOf(meta)
+		}
+		if o, ok := m.find(u, meta); ok {
+			m.finishLanded(u, o)
 			continue
 		}
-		if landed, ok := m.bySnapshot(u, meta); ok {
-			m.finishLanded(u, landed, true)
-			continue
+		u.blind = !m.sees(meta, u.unit.Origin.Number)
+		if u.blind {
+			l.blind = append(l.blind, u)
+		} else {
+			l.absent = append(l.absent, u)
 		}
-		l.absent = append(l.absent, u)
 	}
 	for _, s := range m.sent {
-		if s.dead || !isDead(s, meta) {
+		if s.dead || !m.isDead(s, meta) {
 			continue
 		}
 		s.dead = true
@@ -90,44 +96,72 @@ func (m *Machine) lookAt(meta Metadata) look {
 	return l
 }
 
+// find looks for a unit everywhere that a read can show it, best evidence
+// first, and tells how it was found in the outcome.
+func (m *Machine) find(u *unitRun, meta Metadata) (Outcome, bool) {
+	if l, ok := meta.Find(u.unit.Branch, u.unit.Token); ok && (l.InHead || !m.opts.ablate.headOnly) {
+		return Outcome{Landed: l}, true
+	}
+	if l, ok := m.bySnapshot(u, meta); ok && !m.opts.ablate.noSnapshotIDs {
+		return Outcome{Landed: l, TokenStripped: true}, true
+	}
+	if l, ok := FindToken(meta, u.unit.Branch, u.unit.Token); ok && l.SnapshotID == "" && !m.opts.ablate.noLedger {
+		return Outcome{Landed: l, LedgerOnly: true}, true
+	}
+	return Outcome{}, false
+}
+
 // bySnapshot finds a unit by the snapshot that a request of ours would have
 // added: a catalog may drop or cut what stands in a summary.
 func (m *Machine) bySnapshot(u *unitRun, meta Metadata) (Landed, bool) {
 	for _, s := range m.sent {
 		if slices.Contains(s.units, u) && s.request.SnapshotID != "" && meta.HasSnapshot(s.request.SnapshotID) {
+			inHead := meta.Head(u.unit.Branch) == s.request.SnapshotID
+			if m.opts.ablate.headOnly && !inHead {
+				continue
+			}
 			return Landed{
 				Token: u.unit.Token, Digest: u.unit.Digest, SnapshotID: s.request.SnapshotID, Seat: s.request.Seat,
-				InHead: meta.Head(u.unit.Branch) == s.request.SnapshotID,
-				Rows:   u.unit.Rows, Files: int64(len(u.unit.Files)), Bytes: u.unit.Bytes, CommittedAt: m.now,
+				InHead: inHead, Rows: u.unit.Rows, Files: int64(len(u.unit.Files)), Bytes: u.unit.Bytes, CommittedAt: m.now,
 			}, true
 		}
 	}
 	return Landed{}, false
 }
 
-// isDead: the seat of the request was taken, so it can't land any more. A
-// request without a seat is never dead. A table with another UUID says nothing
-// about the seats of the first one.
-func isDead(s *sentRun, meta Metadata) bool {
+func (m *Machine) sees(meta Metadata, since int64) bool {
+	return m.opts.ablate.noOrigin || Sees(meta, since)
+}
+
+// isDead: the seat of the request was taken, so it can't land any more, and the
+// read shows by whom. A request without a seat is never dead. A table with
+// another UUID says nothing about the seats of the first one.
+//
+// A seat that was taken by something out of sight may have been taken by the
+// request itself, so that request counts as alive: its unit is then never told
+// as refused.
+func (m *Machine) isDead(s *sentRun, meta Metadata) bool {
 	for _, u := range s.units {
 		if u.unit.TableUUID != meta.UUID() {
 			return false
 		}
 	}
 	seat, clock := s.request.Seat, meta.Clock()
-	if seat.Pointer != "" && clock.Pointer != seat.Pointer {
-		return true
+	passed := seat.Pointer != "" && clock.Pointer != seat.Pointer || seat.Number > 0 && clock.Number >= seat.Number
+	if m.opts.ablate.movedIsDead {
+		passed = passed || meta.Head(s.request.Branch) != s.request.Head
 	}
-	return seat.Number > 0 && clock.Number >= seat.Number
+	return passed && m.sees(meta, max(seat.Number-1, 0))
 }
 
+// landedIn: the read shows the request's snapshot, or its tokens at its seat.
 func (s *sentRun) landedIn(meta Metadata) bool {
 	if s.request.SnapshotID != "" && meta.HasSnapshot(s.request.SnapshotID) {
 		return true
 	}
-	for _, u := range s.units {
-		landed, ok := meta.Find(u.unit.Branch, u.unit.Token)
-		if ok && landed.SnapshotID == s.request.SnapshotID {
+	for _, t := range s.request.Tokens {
+		l, ok := FindToken(meta, s.request.Branch, t)
+		if ok && (l.SnapshotID == s.request.SnapshotID || l.SnapshotID == "" && l.Seat.Number == s.request.Seat.Number) {
 			return true
 		}
 	}
@@ -144,7 +178,7 @@ func (m *Machine) decide(l look) {
 		if u.wanted != nil {
 			continue
 		}
-		if err := l.meta.CheckUnit(u.unit); err != nil {
+		if err := m.check(u, l.meta); err != nil {
 			reason := ReasonOf(err)
 			if reason == "" {
 				reason = ReasonTableChanged
@@ -160,6 +194,9 @@ func (m *Machine) decide(l look) {
 			m.want(m.spent(u))
 		}
 	}
+	for _, u := range l.blind {
+		m.giveUp(u)
+	}
 	m.tellFinal()
 	batch := m.nextBatch(l)
 	switch {
@@ -170,6 +207,30 @@ func (m *Machine) decide(l look) {
 		m.wait()
 	default:
 		m.build(l, batch)
+	}
+}
+
+// check says whether the unit may be committed to the table as it is.
+func (m *Machine) check(u *unitRun, meta Metadata) error {
+	if n, ok := meta.(Unseated); ok && !u.unit.Operation.commutes() && !m.opts.ablate.noSeatNeeded {
+		if why := n.NoSeat(u.unit.Branch); why != "" {
+			return errNoSeat(u.unit, why)
+		}
+	}
+	return meta.CheckUnit(u.unit)
+}
+
+// giveUp ends a unit that the read doesn't reach back to, unless a request of
+// it may still show up. Nothing is ever built for it again.
+func (m *Machine) giveUp(u *unitRun) {
+	live := m.live(u)
+	switch {
+	case len(u.unit.Files) == 0:
+		m.finishEmpty(u)
+	case u.attempts == 0 && !u.sentBefore:
+		m.want(u, ReasonLimit, errKeyTooOld(u.unit.Key, errBlind))
+	case len(live) == 0, m.overdue():
+		m.finish(u, Outcome{State: Unknown, Err: errUnknown(u, m.lastSent(u), errBlind)})
 	}
 }
 
@@ -200,11 +261,13 @@ func (m *Machine) answered(s *sentRun, meta Metadata) {
 	}
 	switch s.answer.Class {
 	case AnswerPermission, AnswerRejected:
-		if len(s.units) > 1 {
+		if len(s.units) > 1 && !m.opts.ablate.noSplit {
 			m.split(open)
 			return
 		}
-		m.want(open[0], reasonOf(s.answer), answerError(s.answer))
+		for _, u := range open {
+			m.want(u, reasonOf(s.answer), answerError(s.answer))
+		}
 	case AnswerWait:
 		m.pause, m.retries = true, max(m.retries, 3)
 	default:
@@ -265,7 +328,7 @@ func (m *Machine) nextBatch(l look) []*unitRun {
 }
 
 func sharesRequest(a, b Unit) bool {
-	return a.Operation == OperationAppend && b.Operation == OperationAppend &&
+	return a.Operation.commutes() && b.Operation.commutes() &&
 		a.Branch == b.Branch && a.SchemaID == b.SchemaID && a.SpecID == b.SpecID
 }
 
@@ -311,9 +374,12 @@ func (m *Machine) tellFinal() {
 			continue
 		}
 		live := m.live(u)
-		told := !slices.ContainsFunc(live, func(s *sentRun) bool { return !answeredFor(s, len(live) == 1) })
 		switch {
-		case told:
+		case u.blind && (u.attempts > 0 || u.sentBefore): // what became of it is out of sight
+			if len(live) == 0 || m.overdue() {
+				m.finish(u, Outcome{State: Unknown, Err: errUnknown(u, m.lastSent(u), errBlind)})
+			}
+		case m.isTold(live):
 			m.finish(u, Outcome{
 				State: Refused, Reason: u.wanted.reason, Quarantine: len(live) > 0,
 				Err: errRefused(u, u.wanted),
@@ -324,15 +390,25 @@ func (m *Machine) tellFinal() {
 	}
 }
 
-func (m *Machine) finishLanded(u *unitRun, landed Landed, stripped bool) {
-	other := landed.Digest != u.unit.Digest
-	m.finish(u, Outcome{
-		State: Committed, Landed: landed,
-		Deduplicated:    other || (u.attempts == 0 && !u.sentBefore),
-		OtherSubmission: other,
-		RolledBack:      landed.SnapshotID != "" && !landed.InHead && !stripped,
-		TokenStripped:   stripped,
-	})
+// isTold: nothing that may still land speaks against a refusal.
+func (m *Machine) isTold(live []*sentRun) bool {
+	if m.opts.ablate.notDead || len(live) == 0 {
+		return true
+	}
+	if m.opts.ablate.anyAnswer {
+		return answeredFor(live[len(live)-1], true)
+	}
+	return !slices.ContainsFunc(live, func(s *sentRun) bool { return !answeredFor(s, len(live) == 1) })
+}
+
+// finishLanded tells a unit as committed. Another digest means that another
+// submission of the key put it there; the ledger doesn't keep the digest.
+func (m *Machine) finishLanded(u *unitRun, o Outcome) {
+	o.State = Committed
+	o.OtherSubmission = !o.LedgerOnly && o.Landed.Digest != u.unit.Digest
+	o.Deduplicated = o.OtherSubmission || (u.attempts == 0 && !u.sentBefore)
+	o.RolledBack = !o.LedgerOnly && !o.TokenStripped && o.Landed.SnapshotID != "" && !o.Landed.InHead
+	m.finish(u, o)
 }
 
 // finishEmpty: a statement that selected no rows has nothing to add.
@@ -350,12 +426,7 @@ func (m *Machine) finish(u *unitRun, o Outcome) {
 
 // spent is the refusal to want when the budget is spent.
 func (m *Machine) spent(u *unitRun) (*unitRun, Reason, error) {
-	var last *sentRun
-	for _, s := range m.sent {
-		if slices.Contains(s.units, u) {
-			last = s
-		}
-	}
+	last := m.lastSent(u)
 	switch {
 	case last == nil:
 		return u, ReasonBudget, errors.New("the time for this commit passed before anything could be sent")
@@ -366,4 +437,15 @@ func (m *Machine) spent(u *unitRun) (*unitRun, Reason, error) {
 	default:
 		return u, ReasonBudget, answerError(last.answer)
 	}
+}
+
+// lastSent is the latest request that named a unit; nil for none.
+func (m *Machine) lastSent(u *unitRun) *sentRun {
+	var last *sentRun
+	for _, s := range m.sent {
+		if slices.Contains(s.units, u) {
+			last = s
+		}
+	}
+	return last
 }

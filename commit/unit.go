@@ -28,9 +28,23 @@ const MainBranch = "main"
 // Operation says what a unit does to the table.
 type Operation string
 
-// OperationAppend adds files and removes nothing. Appends commute, so they may
-// share a table version.
-const OperationAppend Operation = "append"
+// Operations.
+const (
+	// OperationAppend adds files and removes nothing. Appends commute, so they
+	// may share a table version.
+	OperationAppend Operation = "append"
+	// OperationOverwrite replaces the files that a condition selects.
+	OperationOverwrite Operation = "overwrite"
+	// OperationRowLevel deletes, updates or merges rows, by delete files or by
+	// rewriting the files that hold them.
+	OperationRowLevel Operation = "row_level"
+	// OperationRewrite replaces files by others with the same rows
+	// (compaction).
+	OperationRewrite Operation = "rewrite"
+)
+
+// commutes: the operation doesn't mind what others commit.
+func (o Operation) commutes() bool { return o == OperationAppend || o == "" }
 
 // Unit is a commit unit: the files of one job for one table and branch.
 type Unit struct {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/firn-project/firn/commit"
 )
@@ -26,37 +25,19 @@ type Mode struct {
 	StripTokens bool
 	// StaleSeat400: a taken seat is answered 400 instead of 409.
 	StaleSeat400 bool
-}
-
-// snapshot is one table version.
-type snapshot struct {
-	id, parent string
-	seat       int64
-	tokens     map[commit.Token]commit.Landed
-	files      []string
-	rows       int64
-}
-
-// version is everything a read shows. It is never changed.
-type version struct {
-	uuid      string
-	exists    bool
-	clock     int64
-	pointer   string
-	heads     map[string]string
-	snapshots map[string]snapshot
-	schemaID  int
-	specID    int
-	schemas   map[int][]int // field ids
-	specs     map[int]bool
-}
-
-func (v version) clone() version {
-	v.heads = maps.Clone(v.heads)
-	v.snapshots = maps.Clone(v.snapshots)
-	v.schemas = maps.Clone(v.schemas)
-	v.specs = maps.Clone(v.specs)
-	return v
+	// NullParent: the seat of a request without a parent isn't checked, as in
+	// Iceberg below version 3.
+	NullParent bool
+	// NoLedger: the table keeps no ledger.
+	NoLedger bool
+	// Overlook: the table checks no seats, though the driver believes that it
+	// does. No driver may be used with such a table; it is for showing why.
+	Overlook bool
+	// NoRef and NoSchema: requests don't assert the branch's head, or schema
+	// and spec. No driver may leave that out either.
+	NoRef, NoSchema bool
+	// HeadsOnly: a read shows the current snapshots only, without parents.
+	HeadsOnly bool
 }
 
 // Catalog holds one table in memory. It is safe for concurrent use, by several
@@ -73,12 +54,13 @@ type Catalog struct {
 	sends   int
 	applied int
 	misfits int
+	landed  map[commit.Token]int
 }
 
 // NewCatalog returns a catalog with one empty table of schema 0 (fields 1 and
 // 2) and spec 0.
 func NewCatalog(mode Mode) *Catalog {
-	c := &Catalog{mode: mode, files: map[string]bool{}}
+	c := &Catalog{mode: mode, files: map[string]bool{}, landed: map[commit.Token]int{}}
 	c.Recreate()
 	return c
 }
@@ -102,13 +84,7 @@ func (c *Catalog) locked(f func()) {
 // Recreate makes a new, empty table of the same name.
 func (c *Catalog) Recreate() {
 	c.locked(func() {
-		c.change(func(v *version) {
-			*v = version{
-				uuid: fmt.Sprintf("uuid-%d", c.next), exists: true,
-				heads: map[string]string{}, snapshots: map[string]snapshot{},
-				schemas: map[int][]int{0: {1, 2}}, specs: map[int]bool{0: true},
-			}
-		})
+		c.change(func(v *version) { *v = newVersion(fmt.Sprintf("uuid-%d", c.next)) })
 	})
 }
 
@@ -120,10 +96,7 @@ func (c *Catalog) Foreign(branch string) {
 	c.locked(func() {
 		c.change(func(v *version) {
 			c.next++
-			id := "f" + strconv.Itoa(c.next)
-			v.clock++
-			v.snapshots[id] = snapshot{id: id, parent: v.heads[branch], seat: v.clock, rows: 1}
-			v.heads[branch] = id
+			v.foreign(branch, "f"+strconv.Itoa(c.next))
 		})
 	})
 }
@@ -131,32 +104,21 @@ func (c *Catalog) Foreign(branch string) {
 // SetHead moves a branch to a snapshot, as a rollback does. It takes no seat.
 func (c *Catalog) SetHead(branch, id string) {
 	c.locked(func() {
-		c.change(func(v *version) {
-			if v.heads[branch] = id; id == "" {
-				delete(v.heads, branch)
-			}
-		})
+		c.change(func(v *version) { v.setHead(branch, id) })
 	})
 }
 
 // AddColumn makes a new current schema with one more field.
 func (c *Catalog) AddColumn() {
 	c.locked(func() {
-		c.change(func(v *version) {
-			fields := slices.Clone(v.schemas[v.schemaID])
-			v.schemaID++
-			v.schemas[v.schemaID] = append(fields, 100+v.schemaID)
-		})
+		c.change(func(v *version) { v.addColumn() })
 	})
 }
 
 // DropColumn makes a new current schema without field 2.
 func (c *Catalog) DropColumn() {
 	c.locked(func() {
-		c.change(func(v *version) {
-			v.schemaID++
-			v.schemas[v.schemaID] = []int{1}
-		})
+		c.change(func(v *version) { v.dropColumn() })
 	})
 }
 
@@ -168,6 +130,21 @@ func (c *Catalog) ChangeSpec() {
 			v.specs[v.specID] = true
 		})
 	})
+}
+
+// Expire removes every snapshot that is no branch's head.
+func (c *Catalog) Expire() { c.locked(func() { c.change((*version).expire) }) }
+
+// SetLedger replaces the text of the table's ledger, as a tool that sets
+// properties can; empty removes it.
+func (c *Catalog) SetLedger(text string) {
+	c.locked(func() { c.change(func(v *version) { v.setLedger(text) }) })
+}
+
+// Ledger is the text of the table's ledger.
+func (c *Catalog) Ledger() (text string) {
+	c.locked(func() { text = c.now.ledgerText })
+	return text
 }
 
 // Deliver lets the copies arrive that were held back, and says how many of
@@ -202,12 +179,10 @@ func (c *Catalog) Times(t commit.Token) (n int) {
 	return n
 }
 
-func (v version) times(t commit.Token) (n int) {
-	for _, s := range v.snapshots {
-		if _, ok := s.tokens[t]; ok {
-			n++
-		}
-	}
+// Landed is how often the token landed since the catalog was made, also in
+// snapshots that have expired.
+func (c *Catalog) Landed(t commit.Token) (n int) {
+	c.locked(func() { n = c.landed[t] })
 	return n
 }
 
@@ -242,62 +217,19 @@ func (c *Catalog) Seat(id string) (seat int64) {
 	return seat
 }
 
-// payload is what a request asserts and adds.
-type payload struct {
-	uuid, head, branch, snapshot, pointer string
-	seat                                  int64
-	schemaID, specID                      int
-	units                                 []commit.Unit
-}
-
-// apply is the catalog's side of a commit: all assertions or nothing. Callers
-// hold mu.
+// apply lets a copy reach the table. Callers hold mu.
 func (c *Catalog) apply(p *payload) commit.Answer {
-	v := c.now
-	refuse := func(class commit.AnswerClass, status int, why string) commit.Answer {
-		return commit.Answer{Class: class, Status: status, Err: fmt.Errorf("%s", why)}
-	}
-	switch {
-	case !v.exists:
-		return refuse(commit.AnswerRejected, 404, "no such table")
-	case v.uuid != p.uuid:
-		return refuse(commit.AnswerConflict, 409, "table UUID differs")
-	case v.heads[p.branch] != p.head:
-		return refuse(commit.AnswerConflict, 409, "branch has moved")
-	case v.schemaID != p.schemaID || v.specID != p.specID:
-		return refuse(commit.AnswerConflict, 409, "schema or spec has changed")
-	case p.pointer != "" && p.pointer != v.pointer:
-		return refuse(commit.AnswerConflict, 409, "pointer has moved")
-	case v.snapshots[p.snapshot].id != "":
-		return refuse(commit.AnswerRejected, 400, "snapshot id exists")
-	case !c.mode.NoSeat && p.seat <= v.clock && c.mode.StaleSeat400:
-		return refuse(commit.AnswerRejected, 400, "sequence number is taken")
-	case !c.mode.NoSeat && p.seat <= v.clock:
-		return refuse(commit.AnswerConflict, 409, "sequence number is taken")
+	next, misfits, ans := c.now.apply(c.mode, p)
+	if ans.Class != commit.AnswerOK {
+		return ans
 	}
 	c.applied++
+	c.misfits += misfits
 	for _, u := range p.units {
-		if (metadata{v, c.mode}).CheckUnit(u) != nil {
-			c.misfits++
-		}
+		c.landed[u.Token]++
 	}
-	c.change(func(v *version) {
-		s := snapshot{id: p.snapshot, parent: p.head, seat: p.seat, tokens: map[commit.Token]commit.Landed{}}
-		for _, u := range p.units {
-			s.rows += u.Rows
-			for _, f := range u.Files {
-				s.files = append(s.files, f.Path)
-			}
-			s.tokens[u.Token] = commit.Landed{
-				Token: u.Token, Digest: u.Digest, SnapshotID: p.snapshot, Seat: commit.Seat{Number: p.seat},
-				Rows: u.Rows, Files: int64(len(u.Files)), Bytes: u.Bytes, CommittedAt: time.Unix(p.seat, 0),
-			}
-		}
-		v.snapshots[s.id] = s
-		v.heads[p.branch] = s.id
-		v.clock = max(v.clock, p.seat)
-	})
-	return commit.Answer{Class: commit.AnswerOK, Status: 200}
+	c.change(func(v *version) { *v = next })
+	return ans
 }
 
 // Snapshots are the ids of all snapshots, sorted.

@@ -139,7 +139,7 @@ func (d *Driver) Read(ctx context.Context) (commit.Metadata, error) {
 	if !v.exists {
 		return nil, fmt.Errorf("%s: %w", Name, commit.ErrTableNotFound)
 	}
-	return metadata{v, d.c.mode}, nil
+	return v.read(d.c.mode), nil
 }
 
 // Build implements commit.Table.
@@ -150,29 +150,14 @@ func (d *Driver) Build(ctx context.Context, m commit.Metadata, units []commit.Un
 	if err := ctx.Err(); err != nil {
 		return commit.Request{}, err
 	}
-	v := m.(metadata).version
+	base, ok := m.(metadata)
+	if !ok {
+		return commit.Request{}, errors.New("the metadata is not of this driver")
+	}
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	d.c.next++
-	branch := units[0].Branch
-	p := &payload{
-		uuid: v.uuid, head: v.heads[branch], branch: branch, snapshot: "s" + strconv.Itoa(d.c.next),
-		seat: v.clock + 1, schemaID: v.schemaID, specID: v.specID, units: units,
-	}
-	r := commit.Request{
-		ID: "r" + strconv.Itoa(d.c.next), SnapshotID: p.snapshot, Head: p.head, Branch: branch,
-		MetadataFiles: []string{"metadata/" + p.snapshot + ".avro"}, Payload: p,
-	}
-	if !d.c.mode.NoSeat {
-		r.Seat.Number = p.seat
-	}
-	if d.c.mode.Pointer {
-		p.pointer = v.pointer
-		r.Seat.Pointer = v.pointer
-	}
-	for _, u := range units {
-		r.Tokens = append(r.Tokens, u.Token)
-	}
+	r := base.build(strconv.Itoa(d.c.next), units)
 	d.c.files[r.MetadataFiles[0]] = true
 	return r, nil
 }
@@ -226,55 +211,3 @@ func (d *Driver) Discard(_ context.Context, r commit.Request) error {
 
 // Close implements commit.Table.
 func (d *Driver) Close() error { return nil }
-
-// metadata is one read.
-type metadata struct {
-	version
-	mode Mode
-}
-
-func (m metadata) UUID() string     { return m.uuid }
-func (m metadata) Location() string { return "mem://t" }
-func (m metadata) Clock() commit.Seat {
-	s := commit.Seat{Number: m.clock}
-	if m.mode.Pointer {
-		s.Pointer = m.pointer
-	}
-	return s
-}
-func (m metadata) Head(branch string) string  { return m.heads[branch] }
-func (m metadata) SchemaID() int              { return m.schemaID }
-func (m metadata) SpecID() int                { return m.specID }
-func (m metadata) HasSnapshot(id string) bool { _, ok := m.snapshots[id]; return ok }
-
-// Find implements commit.Metadata.
-func (m metadata) Find(branch string, t commit.Token) (commit.Landed, bool) {
-	if m.mode.StripTokens {
-		return commit.Landed{}, false
-	}
-	for _, s := range m.snapshots {
-		if l, ok := s.tokens[t]; ok {
-			for id := m.heads[branch]; id != ""; id = m.snapshots[id].parent {
-				l.InHead = l.InHead || id == s.id
-			}
-			return l, true
-		}
-	}
-	return commit.Landed{}, false
-}
-
-// CheckUnit implements commit.Metadata.
-func (m metadata) CheckUnit(u commit.Unit) error {
-	refuse := func(why string) error {
-		return &commit.Error{Op: "check", Object: Name.String(), Reason: commit.ReasonTableChanged, Cause: errors.New(why)}
-	}
-	if !m.specs[u.SpecID] {
-		return refuse("the partition spec is gone")
-	}
-	for _, f := range m.schemas[u.SchemaID] {
-		if !slices.Contains(m.schemas[m.schemaID], f) {
-			return refuse(fmt.Sprintf("field %d is gone", f))
-		}
-	}
-	return nil
-}
