@@ -26,6 +26,9 @@ type parquetOptions struct {
 	limits sinks.Limits
 	props  *parquet.WriterProperties
 	arrow  pqarrow.ArrowWriterProperties
+	// dictionary says of each of the table's columns whether it's a text column
+	// that may have a dictionary.
+	dictionary []bool
 }
 
 // codecs are the names that write.parquet.compression-codec takes. Parquet's
@@ -80,6 +83,9 @@ func newParquetOptions(schema *arrow.Schema, table *iceberg.Schema, properties m
 		}
 	}
 	o.props = parquet.NewWriterProperties(opts...)
+	for _, f := range schema.Fields() {
+		o.dictionary = append(o.dictionary, f.Type.ID() == arrow.STRING && o.props.DictionaryEnabledFor(f.Name))
+	}
 	return o, p.err
 }
 
@@ -181,7 +187,7 @@ func (e *encoder) WriteRowGroup(rows arrow.RecordBatch) (err error) {
 		return err
 	}
 	e.rows += rows.NumRows()
-	return e.writer.Write(rows)
+	return e.writer.Write(rowGroup{rows, &e.layout.parquet})
 }
 
 func recovered(err *error) {
