@@ -121,7 +121,8 @@ func (w *TableWriter) failed(err error) error {
 }
 
 // Commit ends the stream and writes its rows into the table with one commit. It
-// waits for the outcome. A stream without rows commits no snapshot.
+// waits for the outcome; when ctx ends before that, the report says unknown and
+// the job goes on. A stream without rows commits no snapshot.
 func (w *TableWriter) Commit(ctx context.Context) (commit.Report, error) {
 	if w.failure != nil {
 		return commit.Report{}, errors.Join(w.failure, w.Abort())
@@ -145,17 +146,36 @@ func (w *TableWriter) Commit(ctx context.Context) (commit.Report, error) {
 		Session: w.opts.Session, Key: w.opts.Key,
 	})
 	if err != nil {
-		return commit.Report{}, err
+		return w.untold(ctx, "", err), err
 	}
 	job, err := res.jobOf()
 	if err != nil {
 		return commit.Report{}, err
 	}
 	s, err := job.Wait(ctx)
-	if s.Report != nil {
+	switch {
+	case s.settled() && s.Report != nil:
 		return *s.Report, err
+	case s.settled():
+		return commit.Report{JobID: job.id, Key: w.opts.Key, State: s.Commit}, err
+	default:
+		return w.untold(ctx, job.id, err), err
 	}
-	return commit.Report{JobID: job.id, Key: w.opts.Key, State: s.Commit}, err
+}
+
+// untold is the report of a commit that was handed over, as far as is known, and
+// whose end nobody told: the job may go on. Only the scheduler's own refusal says
+// that it doesn't.
+func (w *TableWriter) untold(ctx context.Context, job string, err error) commit.Report {
+	r := commit.Report{JobID: job, Key: w.opts.Key, State: commit.CommitUnknown}
+	switch commit.CodeOf(err) {
+	case "", commit.CodeUnreachable, commit.CodeProtocol:
+	default:
+		if job == "" && ctx.Err() == nil {
+			r.State = commit.CommitNone
+		}
+	}
+	return r
 }
 
 // finish ends the stream and reads until the executor has confirmed it.

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -9,7 +10,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/firn-project/firn/client"
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -69,6 +72,43 @@ func TestAppendWithoutRowsStillCommits(t *testing.T) {
 	}
 	if sql := f.executed[0].GetSql(); strings.Contains(sql, "BY NAME") || f.executed[0].GetIdempotencyKey() != w.Key() {
 		t.Errorf("statement %v", f.executed[0])
+	}
+}
+
+// Who stops waiting isn't told that nothing was committed: the job goes on.
+func TestACommitNobodyWaitsForIsUnknown(t *testing.T) {
+	refusal := &commit.Error{Code: commit.CodeBadRequest, Op: "admit", Cause: errors.New("no")}
+	for name, c := range map[string]struct {
+		execute func(*firnpb.ExecuteRequest) (*firnpb.ExecuteResponse, error)
+		stop    bool
+		want    commit.CommitState
+	}{
+		"refused": {func(*firnpb.ExecuteRequest) (*firnpb.ExecuteResponse, error) { return nil, wire.ToStatus(refusal) }, false, commit.CommitNone},
+		"lost answer": {func(*firnpb.ExecuteRequest) (*firnpb.ExecuteResponse, error) {
+			return nil, status.Error(codes.Unavailable, "reset")
+		}, false, commit.CommitUnknown},
+		"stopped": {jobAnswer, true, commit.CommitUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			f := &fake{execute: c.execute, watch: func(_ *firnpb.JobRequest, s grpc.ServerStreamingServer[firnpb.JobStatus]) error {
+				if err := s.Send(&firnpb.JobStatus{JobId: "j-1", State: "running", Commit: "none", Revision: 7}); err != nil {
+					return err
+				}
+				cancel()
+				<-s.Context().Done()
+				return s.Context().Err()
+			}}
+			w, err := f.serve(t).Append(t.Context(), "lake.air.t", ints().Schema(), client.AppendOptions{Key: "k"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rep, err := w.Commit(ctx)
+			if err == nil || rep.State != c.want || rep.Key != "k" || (rep.JobID != "") != c.stop {
+				t.Errorf("%+v, %v; want %s", rep, err, c.want)
+			}
+		})
 	}
 }
 
