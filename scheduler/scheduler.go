@@ -131,7 +131,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 	}
 	s.lis, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Listen)
 	if err != nil {
-		return &commit.Error{Code: commit.CodeBadRequest, Op: "listen on", Object: s.cfg.Listen, Cause: err, Hint: "Choose a free address with --listen HOST:PORT; port 0 takes any."}
+		return &commit.Error{Code: commit.CodeCluster, Op: "listen on", Object: s.cfg.Listen, Cause: err, Hint: "Choose a free address with --listen HOST:PORT; port 0 takes any."}
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.flight = flightread.New(flightread.Config{})

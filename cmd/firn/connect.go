@@ -61,7 +61,7 @@ func (a *app) open(cmd *cobra.Command, t target) (*session, error) {
 		c, err := client.Dial(cmd.Context(), t.server, opts...)
 		return &session{Client: c}, err
 	}
-	logger, err := a.logger()
+	logger, err := a.logger(cmd)
 	if err != nil {
 		return nil, err
 	}

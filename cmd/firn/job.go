@@ -98,7 +98,7 @@ func (a *app) jobListCommand() *cobra.Command {
 func (a *app) command(cmd *cobra.Command, t *target, call func(context.Context, *session, render.Format, []string) error) {
 	t.flags(cmd)
 	a.outputFlag(cmd)
-	a.logFlags(cmd, "warn", "text")
+	logFlags(cmd, "warn", "text")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := a.format()
 		if err != nil {

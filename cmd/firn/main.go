@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/firn-project/firn/internal/config"
+	"github.com/spf13/cobra"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -33,8 +34,8 @@ type app struct {
 	// given are the flags that stood on the command line.
 	given map[string]bool
 
-	output, logLevel, logFormat string
-	quiet, noProgress           bool
+	output            string
+	quiet, noProgress bool
 }
 
 // run is main with its surroundings as arguments. The result is the exit code.
@@ -86,19 +87,20 @@ func signals() (first, second context.Context, stop func()) {
 	}
 }
 
-// logger writes to stderr.
-func (a *app) logger() (*slog.Logger, error) {
+// logger writes to stderr, as the flags of a command with logFlags say.
+func (a *app) logger(cmd *cobra.Command) (*slog.Logger, error) {
+	name, format := cmd.Flag("log-level").Value.String(), cmd.Flag("log-format").Value.String()
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
-		return nil, usage(nil, "--log-level %q: want debug, info, warn or error", a.logLevel)
+	if err := level.UnmarshalText([]byte(name)); err != nil {
+		return nil, usage(cmd, "--log-level %q: want debug, info, warn or error", name)
 	}
 	opts := &slog.HandlerOptions{Level: level}
-	switch a.logFormat {
+	switch format {
 	case "text":
 		return slog.New(slog.NewTextHandler(a.stderr, opts)), nil
 	case "json":
 		return slog.New(slog.NewJSONHandler(a.stderr, opts)), nil
 	default:
-		return nil, usage(nil, "--log-format %q: want text or json", a.logFormat)
+		return nil, usage(cmd, "--log-format %q: want text or json", format)
 	}
 }

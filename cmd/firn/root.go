@@ -105,10 +105,11 @@ func (a *app) format() (render.Format, error) {
 	return f, nil
 }
 
-// logFlags adds the flags of logs, which go to stderr.
-func (a *app) logFlags(cmd *cobra.Command, level, format string) {
-	cmd.Flags().StringVar(&a.logLevel, "log-level", level, "least `level` that is logged: debug, info, warn or error")
-	cmd.Flags().StringVar(&a.logFormat, "log-format", format, "`format` of the log: text or json")
+// logFlags adds the flags of logs, which go to stderr. Their defaults differ from
+// command to command, so they have no variable in common: each would set it.
+func logFlags(cmd *cobra.Command, level, format string) {
+	cmd.Flags().String("log-level", level, "least `level` that is logged: debug, info, warn or error")
+	cmd.Flags().String("log-format", format, "`format` of the log: text or json")
 }
 
 // exitCodesTopic is `firn help exit-codes`.

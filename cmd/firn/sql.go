@@ -61,7 +61,7 @@ once. Statement n of several uses the key KEY/n. The default is a new UUIDv7 eac
 	fs.BoolVarP(&a.quiet, "quiet", "q", false, "no hints and no progress on stderr")
 	fs.BoolVar(&a.noProgress, "no-progress", false, "no progress on stderr")
 	a.outputFlag(cmd)
-	a.logFlags(cmd, "warn", "text")
+	logFlags(cmd, "warn", "text")
 	return cmd
 }
 
