@@ -17,7 +17,8 @@ type Opener func(ctx context.Context, name commit.TableName) (commit.Table, erro
 
 // Recorder is the seam for the journal: what must be durable before the next
 // step. Each call returns when the record is durable; an error stops the step
-// that it guards, never a commit that is already under way.
+// that it guards, never a commit that is already under way. Calls for different
+// units may come at the same time.
 type Recorder interface {
 	// RecordSeal fixes a unit for ever, before it is queued.
 	RecordSeal(ctx context.Context, u commit.Unit) error
@@ -39,39 +40,76 @@ type Config struct {
 	// up (default 10 minutes); after it the unit is refused when nothing of it
 	// can land any more, else unknown.
 	Deadline time.Duration
+	// QueueLimit bounds the time in the queue before that (default 10 minutes);
+	// after it the unit is refused, as nothing of it was sent.
+	QueueLimit time.Duration
 	// EffectTimeout bounds one read, build or send (default 2 minutes).
 	EffectTimeout time.Duration
 	// MaxAttempts bounds the requests sent for one unit (default 20).
 	MaxAttempts int
+	// MaxBatch bounds the units of one request (default and at most 256).
+	MaxBatch int
+	// IdleClose is how long a table without work stays open (default 1 minute).
+	IdleClose time.Duration
+	// WatchEvery is how often the log says what a commit that waits is waiting
+	// for (default 10 s).
+	WatchEvery time.Duration
 }
 
-// Committer runs commits, one at a time for each table. It is safe for
+func (c Config) withDefaults() Config {
+	if c.Recorder == nil {
+		c.Recorder = noRecorder{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	for _, d := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{
+		{&c.Deadline, 10 * time.Minute},
+		{&c.QueueLimit, 10 * time.Minute},
+		{&c.EffectTimeout, 2 * time.Minute},
+		{&c.IdleClose, time.Minute},
+		{&c.WatchEvery, 10 * time.Second},
+	} {
+		if *d.v <= 0 {
+			*d.v = d.def
+		}
+	}
+	if c.MaxBatch <= 0 || c.MaxBatch > maxBatch {
+		c.MaxBatch = maxBatch
+	}
+	return c
+}
+
+// maxBatch is the most units that share a request: their tokens stand in one
+// summary value.
+const maxBatch = 256
+
+// Committer runs commits, one request at a time for each table. It is safe for
 // concurrent use.
 //
-// A table that has work has one owner, a goroutine that drives one unit after
-// the other in the order of arrival and ends when its queue is empty. Requests
-// of this process therefore never compete with each other for a table's seat;
-// they compete with other processes only.
+// A table that has work has one owner, a goroutine. While its request is in
+// flight, units gather in the queue; when it is answered, those that may share a
+// request go out together (see owner.take). Requests of this process therefore
+// never compete with each other for a table's seat; they compete with other
+// processes only.
 type Committer struct {
 	cfg Config
 	// closing is done when Close was called, hurry when its time was up.
 	closing, hurry context.Context //nolint:containedctx // the committer's own life
 	stop, giveUp   context.CancelFunc
-	owners         sync.WaitGroup
+	running        sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
-		queues map[string][]*item // by table name; present while an owner runs
+		owners map[string]*owner // by table name; present while one runs
 		closed bool
 	}
-}
-
-// item is one unit in the queue of its table.
-type item struct {
-	ctx  context.Context //nolint:containedctx // the caller's, which travels with the unit to its owner
-	root Root
-	unit commit.Unit
-	done chan commit.Outcome // buffered: the owner never waits for a caller
 }
 
 // errClosing stops the units that have sent nothing when the committer closes.
@@ -79,32 +117,17 @@ var errClosing = errors.New("the scheduler is shutting down")
 
 // New returns a Committer. Close it.
 func New(cfg Config) *Committer {
-	if cfg.Recorder == nil {
-		cfg.Recorder = noRecorder{}
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = time.Now
-	}
-	if cfg.Deadline <= 0 {
-		cfg.Deadline = 10 * time.Minute
-	}
-	if cfg.EffectTimeout <= 0 {
-		cfg.EffectTimeout = 2 * time.Minute
-	}
-	c := &Committer{cfg: cfg}
+	c := &Committer{cfg: cfg.withDefaults()}
 	c.closing, c.stop = context.WithCancel(context.Background())
 	c.hurry, c.giveUp = context.WithCancel(context.Background())
-	c.mu.queues = map[string][]*item{}
+	c.mu.owners = map[string]*owner{}
 	return c
 }
 
 // Close takes no more units, stops those that have sent nothing, and returns
-// when those that have are settled. When ctx ends first, their time is up as if
-// their deadline had passed: what isn't proven by then is unknown, and the
-// journal has its send records.
+// when those that have are settled and all tables are closed. When ctx ends
+// first, their time is up as if their deadline had passed: what isn't proven by
+// then is unknown, and the journal has its send records.
 func (c *Committer) Close(ctx context.Context) {
 	c.mu.Lock()
 	c.mu.closed = true
@@ -112,7 +135,7 @@ func (c *Committer) Close(ctx context.Context) {
 	c.stop()
 	defer c.giveUp()
 	defer context.AfterFunc(ctx, c.giveUp)()
-	c.owners.Wait()
+	c.running.Wait()
 }
 
 // Lookup looks a token up in the table's main branch.
@@ -130,66 +153,97 @@ func (c *Committer) Lookup(ctx context.Context, name commit.TableName, token com
 	return landed, ok, nil
 }
 
-// submit queues the unit at its table's owner and waits for the outcome. A
-// unit that still waits in the queue when ctx ends leaves it at once.
+// submit queues the unit at its table's owner and waits for the outcome.
+//
+// The end of ctx, of the committer or of the time in the queue takes the unit
+// out, at once and wherever it stands, unless it has passed its point of no
+// return: item.leave and item.permit decide between the two.
 func (c *Committer) submit(ctx context.Context, r Root, u commit.Unit) commit.Outcome {
-	it := &item{ctx: ctx, root: r, unit: u, done: make(chan commit.Outcome, 1)}
-	key := u.Table.String()
+	it := &item{ctx: ctx, root: r, unit: u, since: c.cfg.Clock(), done: make(chan commit.Outcome, 1)}
+	if !c.enqueue(it) {
+		return c.end(ctx, it, it.stopped(errClosing))
+	}
+	defer it.owner.forget(it)
+	watch := time.NewTicker(c.cfg.WatchEvery)
+	defer watch.Stop()
+	limit := time.NewTimer(c.cfg.QueueLimit)
+	defer limit.Stop()
+	cancelled, closing := ctx.Done(), c.closing.Done()
+	for {
+		select {
+		case o := <-it.done:
+			return c.end(ctx, it, o)
+		case <-cancelled:
+			cancelled = nil
+			if cause := context.Cause(ctx); it.leave(cause) {
+				return c.end(ctx, it, it.stopped(cause))
+			}
+		case <-closing:
+			closing = nil
+			if it.leave(errClosing) {
+				return c.end(ctx, it, it.stopped(errClosing))
+			}
+		case <-limit.C:
+			if waited := it.waitedTooLong(c.cfg.QueueLimit); it.leaveQueue(waited.Err) {
+				return c.end(ctx, it, waited)
+			}
+		case <-watch.C:
+			c.logger(it).LogAttrs(ctx, slog.LevelWarn, "commit waits",
+				slog.String("waits_for", it.owner.explain(it)), slog.Duration("waited", c.cfg.Clock().Sub(it.since)))
+		}
+	}
+}
+
+// enqueue gives the unit to its table's owner, which is started when there is
+// none.
+func (c *Committer) enqueue(it *item) bool {
+	key := it.unit.Table.String()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.mu.closed {
-		c.mu.Unlock()
-		return stopped(u, errClosing)
+		return false
 	}
-	queue, running := c.mu.queues[key]
-	c.mu.queues[key] = append(queue, it)
-	if !running {
-		c.owners.Go(func() { c.own(key) })
+	o := c.mu.owners[key]
+	if o == nil {
+		o = newOwner(c, it.unit.Table)
+		c.mu.owners[key] = o
+		c.running.Go(o.run)
 	}
-	c.mu.Unlock()
-
-	select {
-	case o := <-it.done:
-		return o
-	case <-ctx.Done():
-		if c.leave(key, it) {
-			return stopped(u, context.Cause(ctx))
-		}
-		return <-it.done
-	}
+	it.owner = o
+	o.add(it)
+	return true
 }
 
-// leave takes an item out of the queue; false when its owner has it already.
-func (c *Committer) leave(key string, it *item) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, q := range c.mu.queues[key] {
-		if q == it {
-			c.mu.queues[key] = append(c.mu.queues[key][:i:i], c.mu.queues[key][i+1:]...)
-			return true
-		}
+// end records how a unit ended, in the goroutine of its caller, so that the
+// table's owner goes on to the next request and that a journal can make many
+// records durable at once.
+func (c *Committer) end(ctx context.Context, it *item, o commit.Outcome) commit.Outcome {
+	ctx, cancel := c.last(ctx)
+	defer cancel()
+	log := c.logger(it)
+	if err := c.cfg.Recorder.RecordOutcome(ctx, it.unit, o); err != nil {
+		log.LogAttrs(ctx, slog.LevelError, "recording a commit's outcome failed", slog.String("error", err.Error()))
 	}
-	return false
+	log.LogAttrs(ctx, slog.LevelInfo, "commit unit ended", slog.String("state", string(o.State)), slog.String("reason", string(o.Reason)),
+		slog.String("snapshot_id", o.Landed.SnapshotID), slog.Int("attempts", o.Attempts), slog.Int("conflicts", o.Conflicts),
+		slog.Duration("took", c.cfg.Clock().Sub(it.since)))
+	return o
 }
 
-// take gives the owner its next unit. Group commit will take several here: the
-// machine takes a batch already.
-func (c *Committer) take(key string) *item {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	queue := c.mu.queues[key]
-	if len(queue) == 0 {
-		delete(c.mu.queues, key)
-		return nil
+// hurried is how long tidying up may take when the committer's time is up.
+const hurried = 2 * time.Second
+
+// last is a context for what is tidied up at the end, also in a hurry.
+func (c *Committer) last(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := c.cfg.EffectTimeout
+	if c.hurry.Err() != nil {
+		limit = min(limit, hurried)
 	}
-	c.mu.queues[key] = queue[1:]
-	return queue[0]
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
-// own is the owner of one table.
-func (c *Committer) own(key string) {
-	for it := c.take(key); it != nil; it = c.take(key) {
-		it.done <- c.drive(it)
-	}
+func (c *Committer) logger(it *item) *slog.Logger {
+	return c.cfg.Logger.With(slog.String("job_id", it.unit.JobID), slog.String("table", it.unit.Table.String()))
 }
 
 func (c *Committer) closeTable(t commit.Table) {
@@ -204,17 +258,6 @@ func seed(u commit.Unit, now time.Time) uint64 {
 	h.Write([]byte(u.JobID)) // a hash never fails to take bytes
 	h.Write(u.Token[:])
 	return h.Sum64() ^ uint64(now.UnixNano())
-}
-
-// stopped is the outcome of a unit that left before its owner took it up.
-func stopped(u commit.Unit, cause error) commit.Outcome {
-	m := commit.NewMachine([]commit.Unit{u}, commit.Options{})
-	for _, a := range m.Step(commit.Cancel{Token: u.Token, Err: cause}, time.Time{}) {
-		if f, ok := a.(commit.Finish); ok {
-			return f.Outcome
-		}
-	}
-	return commit.Outcome{State: commit.Refused, Err: cause}
 }
 
 type noRecorder struct{}

@@ -223,6 +223,7 @@ func TestOpenGoesByTheRulesOfARead(t *testing.T) {
 		if rep, err := com.Run(t.Context(), l.root("j1", "k")); err != nil || rep.State != commit.CommitCommitted {
 			t.Errorf("%+v %v", rep, err)
 		}
+		<-time.After(2 * time.Minute) // the table is closed when it is idle
 		fails, failure = 1<<30, commit.ErrTableNotFound
 		if _, err := com.Run(t.Context(), l.root("j2", "k2")); commit.ReasonOf(err) != commit.ReasonTableChanged {
 			t.Errorf("%v", err)

@@ -5,77 +5,137 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/firn-project/firn/commit"
 )
 
-// drive is one unit on its way: the machine, and what its effects need.
+// drive is one batch on its way: the machine, and what its effects need. It is
+// used by its owner's goroutine, but for what is under the lock.
 type drive struct {
-	c     *Committer
-	it    *item
-	table commit.Table // opened by the first read
+	o     *owner
+	items map[commit.Token]*item
 	m     *commit.Machine
-	// stop ends before the point of no return with the caller's context or
-	// with the committer; free has the same values and ends only when the
-	// committer's time to close is up.
-	stop, free context.Context //nolint:containedctx // the two lives of one call of drive, which made them
-	deadline   time.Time
-	sent       bool
-	outcome    *commit.Outcome
-	log        *slog.Logger
+	// answer is what the machine is told when the drive goes on.
+	answer   commit.Event
+	deadline time.Time
+	// until is when a parked drive looks at the table again.
+	until time.Time
+	// ctx ends when every unit has left before its point of no return, and when
+	// the committer's time to close is up.
+	ctx    context.Context //nolint:containedctx // the batch's own life
+	cancel context.CancelFunc
+	unhook func() bool
+	sent   bool
+	log    *slog.Logger
+
+	mu struct {
+		sync.Mutex
+		// open are the units without an outcome that haven't left.
+		open   map[commit.Token]bool
+		parked bool
+	}
 }
 
-// drive runs one unit to its outcome. It always returns one, also when the
-// driver panics: before a send nothing can have changed, after it nobody knows.
-func (c *Committer) drive(it *item) (o commit.Outcome) {
-	stop, cancel := context.WithCancelCause(it.ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.closing, func() { cancel(errClosing) })()
+// newDrive takes up a batch.
+func newDrive(o *owner, batch []*item) *drive {
+	c := o.c
 	now := c.cfg.Clock()
-	free, release := context.WithCancel(context.WithoutCancel(it.ctx))
-	defer release()
-	defer context.AfterFunc(c.hurry, release)()
-	d := &drive{
-		c: c, it: it, stop: stop, free: free, deadline: now.Add(c.cfg.Deadline),
-		log: c.cfg.Logger.With(slog.String("job_id", it.unit.JobID), slog.String("table", it.unit.Table.String())),
-		m: commit.NewMachine([]commit.Unit{it.unit}, commit.Options{
-			MaxAttempts: c.cfg.MaxAttempts, Deadline: now.Add(c.cfg.Deadline), Seed: seed(it.unit, now), Sent: it.root.Sent,
-		}),
+	d := &drive{o: o, items: map[commit.Token]*item{}, answer: commit.Begin{}, deadline: now.Add(c.cfg.Deadline), log: c.cfg.Logger.With(slog.String("table", o.name.String()))}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.unhook = context.AfterFunc(c.hurry, d.cancel)
+	d.mu.open = map[commit.Token]bool{}
+	var units []commit.Unit
+	var sent []commit.Request
+	for _, it := range batch {
+		d.items[it.unit.Token] = it
+		d.mu.open[it.unit.Token] = true
 	}
+	for _, it := range batch {
+		if !it.take(d) {
+			d.lost(it.unit.Token)
+			continue
+		}
+		it.root.phase(PhaseCommitting)
+		units, sent = append(units, it.unit), append(sent, it.root.Sent...)
+	}
+	d.m = commit.NewMachine(units, commit.Options{
+		MaxAttempts: c.cfg.MaxAttempts, Deadline: d.deadline, Seed: seed(batch[0].unit, now), Sent: sent,
+	})
+	return d
+}
+
+// lost is told that a unit has left: when all have, what is under way for them
+// ends.
+func (d *drive) lost(t commit.Token) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.mu.open, t)
+	if len(d.mu.open) == 0 {
+		d.cancel()
+	}
+}
+
+func (d *drive) isParked() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.parked
+}
+
+func (d *drive) park(parked bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.parked = parked
+}
+
+// run goes on until every unit has its outcome, or until nothing is left to send
+// and only time or other commits can settle the rest: false then. Every unit gets
+// an outcome, also when the driver panics: before a send nothing can have changed,
+// after it nobody knows.
+func (d *drive) run() (ended bool) {
+	d.park(false)
 	defer func() {
 		if p := recover(); p != nil {
-			d.log.LogAttrs(d.free, slog.LevelError, "commit panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			o = d.afterPanic(p)
+			d.log.LogAttrs(context.Background(), slog.LevelError, "commit panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			d.broke(p)
+			ended = true
 		}
-		d.close(o)
+		if ended {
+			d.unhook()
+			d.cancel()
+		} else {
+			d.park(true)
+		}
 	}()
-	d.run()
-	return *d.outcome
-}
-
-func (d *drive) run() {
-	d.it.root.phase(PhaseCommitting)
-	actions := d.m.Step(commit.Begin{}, d.now())
 	for !d.m.Done() {
-		var answer commit.Event
-		for _, a := range actions {
+		answer := d.answer
+		d.answer = nil
+		for _, a := range d.m.Step(answer, d.now()) {
+			if w, ok := a.(commit.Wait); ok && d.m.Settling() {
+				d.until, d.answer = w.Until, commit.Woke{}
+				return false
+			}
 			if ev := d.do(a); ev != nil {
-				answer = ev
+				d.answer = ev
 			}
 		}
-		if err := d.stopped(); err != nil {
-			for _, a := range d.m.Step(commit.Cancel{Token: d.it.unit.Token, Err: err}, d.now()) {
+		d.dropLeft()
+		if d.answer == nil && !d.m.Done() {
+			panic("the commit machine waits for nothing")
+		}
+	}
+	return true
+}
+
+// dropLeft takes the units that left out of the batch.
+func (d *drive) dropLeft() {
+	for t, it := range d.items {
+		if cause := it.left(); cause != nil {
+			for _, a := range d.m.Step(commit.Cancel{Token: t, Err: cause}, d.now()) {
 				d.do(a)
 			}
 		}
-		if answer == nil && !d.m.Done() {
-			panic("the commit machine waits for nothing")
-		}
-		actions = d.m.Step(answer, d.now())
-	}
-	for _, a := range actions {
-		d.do(a)
 	}
 }
 
@@ -83,40 +143,46 @@ func (d *drive) run() {
 func (d *drive) do(a commit.Action) commit.Event {
 	switch a := a.(type) {
 	case commit.Read:
+		d.o.doingNow("the table's metadata", len(d.items))
 		return d.read()
 	case commit.Build:
+		d.o.doingNow("its request to be built", len(a.Units))
 		ctx, cancel := d.effect()
 		defer cancel()
-		r, err := d.table.Build(ctx, a.Base, a.Units)
+		r, err := d.o.table.Build(ctx, a.Base, a.Units)
 		return commit.BuildDone{Request: r, Err: err}
 	case commit.Permit:
 		return d.permit(a)
 	case commit.Record:
+		d.o.doingNow("the journal to record request "+a.Request.ID, len(a.Request.Tokens))
 		ctx, cancel := d.effect()
 		defer cancel()
-		return commit.RecordDone{Err: d.c.cfg.Recorder.RecordSend(ctx, a.Request)}
+		return commit.RecordDone{Err: d.o.c.cfg.Recorder.RecordSend(ctx, a.Request)}
 	case commit.Send:
-		ctx, cancel := d.effect()
-		defer cancel()
-		d.sent = true
-		d.log.LogAttrs(d.free, slog.LevelDebug, "sending commit request", slog.String("request_id", a.Request.ID), slog.Int64("seat", a.Request.Seat.Number))
-		answer := d.table.Send(ctx, a.Request)
-		d.log.LogAttrs(d.free, slog.LevelDebug, "commit request answered", slog.String("request_id", a.Request.ID), slog.String("answer", string(answer.Class)))
-		return commit.SendDone{Answer: answer}
+		return d.send(a)
 	case commit.Wait:
+		d.o.doingNow("the next attempt, at "+a.Until.UTC().Format(time.RFC3339), len(d.items))
 		d.wait(a.Until)
 		return commit.Woke{}
 	case commit.Discard:
-		ctx, cancel := d.last()
+		ctx, cancel := d.o.c.last(d.ctx)
 		defer cancel()
-		if err := d.table.Discard(ctx, a.Request); err != nil {
-			d.log.LogAttrs(d.free, slog.LevelWarn, "discarding a dead commit request left files behind",
+		if err := d.o.table.Discard(ctx, a.Request); err != nil {
+			d.log.LogAttrs(ctx, slog.LevelWarn, "discarding a dead commit request left files behind",
 				slog.String("request_id", a.Request.ID), slog.String("error", err.Error()))
 		}
 	case commit.Finish:
-		d.outcome = &a.Outcome
+		d.finish(a.Token, a.Outcome)
 	}
 	return nil
+}
+
+// finish tells a unit's outcome, once.
+func (d *drive) finish(t commit.Token, o commit.Outcome) {
+	if it := d.items[t]; it != nil {
+		delete(d.items, t)
+		it.done <- o
+	}
 }
 
 // read opens the table with the first read, so that a table that is gone or a
@@ -124,115 +190,96 @@ func (d *drive) do(a commit.Action) commit.Event {
 func (d *drive) read() commit.Event {
 	ctx, cancel := d.effect()
 	defer cancel()
-	if d.table == nil {
-		t, err := d.c.cfg.Open(ctx, d.it.unit.Table)
+	if d.o.table == nil {
+		t, err := d.o.c.cfg.Open(ctx, d.o.name)
 		if err != nil {
 			return commit.ReadDone{Err: err}
 		}
-		d.table = t
+		d.o.table = t
 	}
-	meta, err := d.table.Read(ctx)
+	meta, err := d.o.table.Read(ctx)
 	return commit.ReadDone{Metadata: meta, Err: err}
 }
 
-// permit passes the point of no return, or learns that a cancel was first.
+func (d *drive) send(a commit.Send) commit.Event {
+	d.o.doingNow("the catalog's answer to request "+a.Request.ID, len(a.Request.Tokens))
+	ctx, cancel := d.effect()
+	defer cancel()
+	d.sent = true
+	log := d.log.With(slog.String("request_id", a.Request.ID))
+	log.LogAttrs(ctx, slog.LevelDebug, "sending commit request", slog.Int64("seat", a.Request.Seat.Number), slog.Int("units", len(a.Request.Tokens)))
+	answer := d.o.table.Send(ctx, a.Request)
+	log.LogAttrs(ctx, slog.LevelDebug, "commit request answered", slog.String("answer", string(answer.Class)))
+	return commit.SendDone{Answer: answer}
+}
+
+// permit passes the point of no return of each unit, or learns that a cancel was
+// first.
 func (d *drive) permit(a commit.Permit) commit.Event {
-	err := d.stopped()
-	if err == nil && d.it.root.BeforeSend != nil {
-		err = d.it.root.BeforeSend()
-	}
 	denied := map[commit.Token]error{}
-	if err != nil {
-		for _, t := range a.Tokens {
+	for _, t := range a.Tokens {
+		it := d.items[t]
+		if it == nil {
+			continue
+		}
+		err := it.permit()
+		if err == nil && it.root.BeforeSend != nil {
+			err = it.root.BeforeSend()
+		}
+		if err != nil {
 			denied[t] = err
 		}
 	}
 	return commit.Permitted{Denied: denied}
 }
 
-// stopped is why the unit should stop, if it may. The committer is asked itself,
-// as its end reaches the context a moment later.
-func (d *drive) stopped() error {
-	if d.c.closing.Err() != nil {
-		return errClosing
-	}
-	return context.Cause(d.stop)
-}
-
-// effect is the context of one effect: it ends with the caller's only as long
-// as the unit may still be stopped.
 func (d *drive) effect() (context.Context, context.CancelFunc) {
-	if d.m.Permitted(d.it.unit.Token) {
-		return context.WithTimeout(d.free, d.c.cfg.EffectTimeout)
-	}
-	return context.WithTimeout(d.stop, d.c.cfg.EffectTimeout)
+	return context.WithTimeout(d.ctx, d.o.c.cfg.EffectTimeout)
 }
-
-// last is the context of what is tidied up at the end, also in a hurry.
-func (d *drive) last() (context.Context, context.CancelFunc) {
-	limit := d.c.cfg.EffectTimeout
-	if d.free.Err() != nil {
-		limit = min(limit, hurried)
-	}
-	return context.WithTimeout(context.WithoutCancel(d.free), limit)
-}
-
-// hurried is how long tidying up may take when the committer's time is up.
-const hurried = 2 * time.Second
 
 func (d *drive) wait(until time.Time) {
 	t := time.NewTimer(until.Sub(d.now()))
 	defer t.Stop()
-	stop := d.stop.Done()
-	if d.m.Permitted(d.it.unit.Token) {
-		stop = nil
-	}
 	select {
 	case <-t.C:
-	case <-stop:
-	case <-d.free.Done():
+	case <-d.ctx.Done():
 	}
 }
 
 // now is the time as the machine sees it. In a hurry its deadline has passed.
 func (d *drive) now() time.Time {
-	now := d.c.cfg.Clock()
-	if d.free.Err() != nil && now.Before(d.deadline) {
+	now := d.o.c.cfg.Clock()
+	if d.o.c.hurry.Err() != nil && now.Before(d.deadline) {
 		return d.deadline
 	}
 	return now
 }
 
-func (d *drive) afterPanic(p any) commit.Outcome {
-	e := &commit.Error{
-		Code: commit.CodeCommitPanic, Op: "commit to", Object: d.it.unit.Table.String(),
-		Cause: fmt.Errorf("a defect in Firn: %v", p),
-		Hint:  "Report it with the scheduler's log. Running the statement again with the same idempotency key is safe.",
+// broke ends all units after a panic. The driver may be in any state, so the
+// table is opened anew.
+func (d *drive) broke(p any) {
+	table := d.o.table
+	d.o.table = nil
+	for t, it := range d.items {
+		d.finish(t, it.afterPanic(p, d.sent))
 	}
-	switch {
-	case d.outcome != nil:
-		return *d.outcome
-	case d.sent:
-		e.Code = commit.CodeUnknown
-		e.Tried = "a request was sent; the data files are kept under " + d.it.unit.Prefix
-		return commit.Outcome{State: commit.Unknown, Err: e}
-	default:
-		e.Reason = commit.ReasonBudget
-		e.Tried = "nothing was sent; the data files are kept under " + d.it.unit.Prefix
-		return commit.Outcome{State: commit.Refused, Reason: commit.ReasonBudget, Err: e}
+	if table != nil {
+		d.o.c.closeTable(table)
 	}
 }
 
-// close records the outcome and releases the table.
-func (d *drive) close(o commit.Outcome) {
-	ctx, cancel := d.last()
-	defer cancel()
-	if err := d.c.cfg.Recorder.RecordOutcome(ctx, d.it.unit, o); err != nil {
-		d.log.LogAttrs(d.free, slog.LevelError, "recording a commit's outcome failed", slog.String("error", err.Error()))
+func (it *item) afterPanic(p any, sent bool) commit.Outcome {
+	e := &commit.Error{
+		Code: commit.CodeCommitPanic, Op: "commit to", Object: it.unit.Table.String(),
+		Cause: fmt.Errorf("a defect in Firn: %v", p),
+		Hint:  "Report it with the scheduler's log. Running the statement again with the same idempotency key is safe.",
 	}
-	d.log.LogAttrs(d.free, slog.LevelInfo, "commit unit ended", slog.String("state", string(o.State)), slog.String("reason", string(o.Reason)),
-		slog.String("snapshot_id", o.Landed.SnapshotID), slog.Int("attempts", o.Attempts), slog.Int("conflicts", o.Conflicts))
-	if d.table != nil {
-		d.c.closeTable(d.table)
+	if sent || len(it.root.Sent) > 0 {
+		e.Code = commit.CodeUnknown
+		e.Tried = "a request was sent; the data files are kept under " + it.unit.Prefix
+		return commit.Outcome{State: commit.Unknown, Err: e}
 	}
+	e.Reason = commit.ReasonBudget
+	e.Tried = "nothing was sent; the data files are kept under " + it.unit.Prefix
+	return commit.Outcome{State: commit.Refused, Reason: commit.ReasonBudget, Err: e}
 }

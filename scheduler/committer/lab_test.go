@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/firn-project/firn/commit"
@@ -17,23 +18,49 @@ type lab struct {
 	t   *testing.T
 	c   *committest.Catalog
 	com *committer.Committer
-	// driver is what the next open gives; a fresh one when nil.
+	// driver is what does the work, also for a table that is open already; one
+	// of its own for each open when nil.
 	driver commit.Table
 	opened func(commit.Table) commit.Table
+	// opens and closes count.
+	opens, closes atomic.Int64
 }
+
+// switched is an open table that follows the lab's fields.
+type switched struct {
+	l   *lab
+	own commit.Table
+}
+
+func (s switched) now() commit.Table {
+	table := s.own
+	if s.l.driver != nil {
+		table = s.l.driver
+	}
+	if s.l.opened != nil {
+		table = s.l.opened(table)
+	}
+	return table
+}
+
+func (s switched) Read(ctx context.Context) (commit.Metadata, error) { return s.now().Read(ctx) }
+func (s switched) Build(ctx context.Context, m commit.Metadata, u []commit.Unit) (commit.Request, error) {
+	return s.now().Build(ctx, m, u)
+}
+func (s switched) Send(ctx context.Context, r commit.Request) commit.Answer {
+	return s.now().Send(ctx, r)
+}
+func (s switched) Discard(ctx context.Context, r commit.Request) error {
+	return s.now().Discard(ctx, r)
+}
+func (s switched) Close() error { s.l.closes.Add(1); return nil }
 
 func newLab(t *testing.T, change func(*committer.Config)) *lab {
 	t.Helper()
 	l := &lab{t: t, c: committest.NewCatalog(committest.Mode{})}
 	cfg := committer.Config{Open: func(context.Context, commit.TableName) (commit.Table, error) {
-		var table commit.Table = committest.NewDriver(l.c)
-		if l.driver != nil {
-			table = l.driver
-		}
-		if l.opened != nil {
-			table = l.opened(table)
-		}
-		return table, nil
+		l.opens.Add(1)
+		return switched{l, committest.NewDriver(l.c)}, nil
 	}}
 	if change != nil {
 		change(&cfg)
