@@ -105,11 +105,24 @@ func civil(day int64) (year, month int64) {
 	return year, month
 }
 
+// dateTransformer transforms days. Rows that follow one another are often of one
+// day, for which the calendar is asked once.
 func dateTransformer(source iceberg.Type, f func(day int64) int64) transformer {
 	if _, date := source.(iceberg.DateType); date {
 		return intTransformer(f, source)
 	}
-	return intTransformer(func(us int64) int64 { return f(floorDiv(us, microsPerDay)) }, source)
+	return func(a arrow.Array, nulls nullness) (*keyColumn, error) {
+		from, value, known := int64(0), int64(0), false
+		return intTransformer(func(us int64) int64 {
+			if known && us >= from && uint64(us-from) < microsPerDay {
+				return value
+			}
+			day := floorDiv(us, microsPerDay)
+			from, value = day*microsPerDay, f(day)
+			known = from <= us // the first day of all begins before the first microsecond
+			return value
+		}, source)(a, nulls)
+	}
 }
 
 func intTransformer(f func(int64) int64, source iceberg.Type) transformer {

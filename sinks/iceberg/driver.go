@@ -102,6 +102,10 @@ func (l *layout) Split(batch arrow.RecordBatch) (sinks.Split, error) {
 	}
 	groups := keys.Group()
 	split := sinks.Split{Batch: rows}
+	if len(groups) == 1 {
+		split.Parts = []sinks.Part{{Partition: l.partition(groups[0].Key, groups[0].Values), To: rows.NumRows()}}
+		return split, nil
+	}
 	order := make([]int32, 0, rows.NumRows())
 	for _, g := range groups {
 		from := int64(len(order))
