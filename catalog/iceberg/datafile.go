@@ -2,6 +2,7 @@ package iceberg
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/apache/iceberg-go"
 
@@ -13,6 +14,7 @@ import (
 // schema and spec.
 type converter struct {
 	schema *iceberg.Schema
+	// spec has names that Avro takes.
 	spec   iceberg.PartitionSpec
 	fields []iceberg.NestedField
 }
@@ -26,7 +28,40 @@ func newConverter(m *Metadata, u commit.Unit) (*converter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &converter{schema, *spec, fields}, nil
+	return &converter{schema, avroNames(*spec), fields}, nil
+}
+
+// avroNames renames the fields of a spec so that they can be fields of an Avro
+// record: A-Z, a-z, 0-9 and _, no digit in front. The library doesn't, and can then
+// neither write nor read the manifest. The escapes are those of Iceberg's Java
+// library; readers go by the field ids, and by the table's own specs for names.
+func avroNames(spec iceberg.PartitionSpec) iceberg.PartitionSpec {
+	var fields []iceberg.PartitionField
+	taken := map[string]bool{}
+	for _, f := range spec.Fields() {
+		f.Name = avroName(f.Name)
+		if taken[f.Name] {
+			f.Name = fmt.Sprintf("%s_%d", f.Name, f.FieldID)
+		}
+		taken[f.Name] = true
+		fields = append(fields, f)
+	}
+	return iceberg.NewPartitionSpecID(spec.ID(), fields...)
+}
+
+func avroName(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		switch {
+		case r == '_', r >= 'A' && r <= 'Z', r >= 'a' && r <= 'z', r >= '0' && r <= '9' && i > 0:
+			b.WriteRune(r)
+		case r >= '0' && r <= '9':
+			b.WriteString("_" + string(r))
+		default:
+			fmt.Fprintf(&b, "_x%X", r)
+		}
+	}
+	return b.String()
 }
 
 func (c *converter) dataFile(f *commit.File) (iceberg.DataFile, error) {

@@ -56,6 +56,40 @@ func TestTrapB1b_EmptyStringPartition(t *testing.T) {
 	}
 }
 
+// Names of partition fields become names of Avro fields, and the library takes
+// those that Avro doesn't know as they are: then it can't write the manifest.
+func TestTrap_PartitionNamesThatAvroDoesNotTake(t *testing.T) {
+	for _, names := range [][]string{{"k"}, {"_k9"}, {"9k"}, {"größe"}, {"a b"}, {"日本.x"}, {"a b", "a_x20b"}, {"9", "_9"}, {"🎉", "k_1000"}} {
+		var fields []ice.PartitionField
+		for i, name := range names {
+			fields = append(fields, ice.PartitionField{SourceIDs: []int{2}, FieldID: 1000 + i, Name: name, Transform: ice.IdentityTransform{}})
+		}
+		// Two identity fields of one column aren't allowed by the metadata builder,
+		// so the second is a truncation.
+		if len(fields) == 2 {
+			fields[1].Transform = ice.TruncateTransform{Width: 1}
+		}
+		spec := ice.NewPartitionSpec(fields...)
+		f := newFixture(t, idKV(), &spec, nil)
+		file := func(k *string, id int64) commit.File {
+			out := f.file(true, rows(k, id))
+			for i := 1; i < len(names); i++ {
+				v := out.Partition[0]
+				v.FieldID = 1000 + i
+				out.Partition = append(out.Partition, v)
+			}
+			return out
+		}
+		f.append(f.unit("a", file(new("x"), 1), file(nil, 2)))
+		f.append(f.unit("b", file(new("y"), 3)))
+		sameIDs(t, names[0], f.ids(ice.EqualTo(ice.Reference("k"), "x")), 1)
+		sameIDs(t, names[0], f.ids(all()), 1, 2, 3)
+		if got := f.meta().PartitionSpec(); got.Field(0).Name != names[0] {
+			t.Errorf("the table's own spec has the name %q, want %q", got.Field(0).Name, names[0])
+		}
+	}
+}
+
 // NaN partitions are in no bound and have a flag of their own.
 func TestTrapB1b_NaNPartition(t *testing.T) {
 	spec := ice.NewPartitionSpec(ice.PartitionField{SourceIDs: []int{3}, FieldID: 1000, Name: "v", Transform: ice.IdentityTransform{}})
