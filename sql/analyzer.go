@@ -68,6 +68,8 @@ type bound struct {
 	// one for each row of a VALUES list or branch of a UNION; nil where the
 	// text doesn't show them.
 	items [][]node
+	// values: the query is a VALUES list.
+	values bool
 }
 
 // bindQuery parses, rewrites and probes a query. values, if it isn't nil, may
@@ -94,6 +96,7 @@ func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, sess
 		views: map[string]int{}, tables: map[string]string{}, bareClock: map[string]int{}, aliases: map[string]bool{},
 	}
 	b := &bound{items: topItems(rootOf(tree))} // as written: the walk changes constants
+	b.values = plainValues(rootOf(tree))
 	if values != nil && text(child(rootOf(tree), "from_table"), "type") == "EXPRESSION_LIST" {
 		r.changed = values(b.items)
 	}
@@ -214,6 +217,13 @@ func topItems(root node) [][]node {
 		return out
 	}
 	return nil
+}
+
+// plainValues says whether a query is a VALUES list and nothing around it.
+func plainValues(root node) bool {
+	items := list(root, "select_list")
+	return text(root, "type") == "SELECT_NODE" && text(child(root, "from_table"), "type") == "EXPRESSION_LIST" &&
+		len(items) == 1 && plainStar(items[0])
 }
 
 // plainStar says whether an item is * and nothing more.

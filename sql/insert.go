@@ -58,7 +58,7 @@ func (a *Analyzer) bindInsert(ctx context.Context, src *source, in *Insert, sess
 	if err != nil {
 		return nil, err
 	}
-	return t.plan(b.plan(query, columns, opts), opts), nil
+	return t.plan(b.plan(query, columns, opts), b.few(), opts), nil
 }
 
 // placed adds to an error about a table where in the script the table is named.
@@ -295,7 +295,9 @@ func (t *target) fits(src *source, in *Insert, b *bound, i, k int) error {
 }
 
 // plan puts exchange, write and commit on the query.
-func (t *target) plan(q *plan.Query, opts BindOptions) plan.Node {
+// plan puts the write and the commit over a query. few says that its rows are so
+// few that one writer takes them all.
+func (t *target) plan(q *plan.Query, few bool, opts BindOptions) plan.Node {
 	layout := plan.Layout{Format: "iceberg", SchemaJSON: t.pinned.SchemaJSON, SpecJSON: t.pinned.SpecJSON}
 	var node plan.Node = q
 	var bytes int64
@@ -304,11 +306,16 @@ func (t *target) plan(q *plan.Query, opts BindOptions) plan.Node {
 	}
 	partitioned := !t.spec.IsUnpartitioned()
 	switch {
+	case few && !q.Parallel: // each partition's rows come to one writer anyway
 	case partitioned && t.distribution != "none":
 		if t.distribution == "range" {
 			q.Why += "; write.distribution-mode = range is carried out as hash"
 		}
-		node = &plan.Exchange{Input: q, How: plan.ExchangeHash, Partitions: opts.Slots, Layout: &layout}
+		n := opts.Slots
+		if q.Parallel || bytes > spreadBytes {
+			n *= hashTasks
+		}
+		node = &plan.Exchange{Input: q, How: plan.ExchangeHash, Partitions: n, Layout: &layout}
 	case !partitioned && !q.Parallel && bytes > spreadBytes:
 		node = &plan.Exchange{Input: q, How: plan.ExchangeRoundRobin, Partitions: opts.Slots}
 	}

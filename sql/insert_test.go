@@ -367,6 +367,11 @@ func TestParallelReasons(t *testing.T) {
 
 func TestInsertPlan(t *testing.T) {
 	big := []plan.SourceFile{parquetFile("a", 50, 50)}
+	small := []plan.SourceFile{{Path: "s.parquet", Size: 1000}}
+	var many strings.Builder
+	for range 10001 {
+		many.WriteString(", (1, NULL)")
+	}
 	for _, c := range []struct {
 		in         string
 		mode       string
@@ -378,10 +383,22 @@ func TestInsertPlan(t *testing.T) {
 		{"INSERT INTO u SELECT a, NULL FROM 'x.parquet'", "", false, plan.ExchangeRoundRobin, 2},
 		{"INSERT INTO u SELECT a, NULL FROM 'x.parquet'", "hash", true, "", 0},
 		{"INSERT INTO u VALUES (1, NULL)", "", false, "", 0},
-		{"INSERT INTO part SELECT a, NULL FROM 'x.parquet'", "", true, plan.ExchangeHash, 2},
-		{"INSERT INTO part SELECT a, NULL FROM 'x.parquet'", "range", true, plan.ExchangeHash, 2},
+		{"INSERT INTO part SELECT a, NULL FROM 'x.parquet'", "", true, plan.ExchangeHash, 8},
+		{"INSERT INTO part SELECT a, NULL FROM 'x.parquet'", "range", true, plan.ExchangeHash, 8},
+		{"INSERT INTO part SELECT a, NULL FROM 'x.parquet'", "", false, plan.ExchangeHash, 8},
 		{"INSERT INTO part SELECT a, NULL FROM 'x.parquet'", "none", true, "", 0},
 		{"INSERT INTO part SELECT a, NULL FROM 'x.parquet'", "none", false, "", 0},
+		// Few rows: one writer.
+		{"INSERT INTO part VALUES (1, NULL)", "", false, "", 0},
+		{"INSERT INTO part VALUES (1, NULL)", "hash", false, "", 0},
+		{"INSERT INTO part VALUES (1, NULL)" + many.String()[:24], "hash", false, "", 0},
+		{"INSERT INTO part VALUES " + many.String()[2:], "hash", false, plan.ExchangeHash, 2},
+		{"INSERT INTO part SELECT a, NULL FROM 'dir/x.parquet'", "", true, "", 0},
+		{"INSERT INTO part SELECT a, NULL FROM 'dir/x.parquet'", "", false, plan.ExchangeHash, 2},
+		{"INSERT INTO part SELECT l.a, NULL FROM 'dir/x.parquet' l, 'dir/x.parquet' r", "", false, plan.ExchangeHash, 2},
+		{"INSERT INTO part SELECT i, NULL FROM range(100000000) t(i)", "", false, plan.ExchangeHash, 2},
+		{"INSERT INTO part SELECT a, NULL FROM (VALUES (1)) v(a), range(100000000)", "", false, plan.ExchangeHash, 2},
+		{"INSERT INTO part SELECT unnest(range(100000000)), NULL FROM (VALUES (1)) v(a)", "", false, plan.ExchangeHash, 2},
 	} {
 		f := insertCatalogs(t)
 		for name, p := range f.tables {
@@ -389,7 +406,7 @@ func TestInsertPlan(t *testing.T) {
 			f.tables[name] = p
 		}
 		b := newBinder(t)
-		b.rowWise, b.sizes["x.parquet"] = c.rowWise, big
+		b.rowWise, b.sizes["x.parquet"], b.sizes["dir/x.parquet"] = c.rowWise, big, small
 		n, err := bindInsert(t, f, b, c.in, testOptions)
 		if err != nil {
 			t.Fatal(err)
@@ -397,7 +414,7 @@ func TestInsertPlan(t *testing.T) {
 		w := n.Input.(*plan.Write)
 		x, ok := w.Input.(*plan.Exchange)
 		if ok != (c.exchange != "") || ok && (x.How != c.exchange || x.Partitions != c.partitions) {
-			t.Errorf("%s, mode %q: got %+v", c.in, c.mode, w.Input)
+			t.Errorf("%.100s, mode %q, row-wise %t: got %+v", c.in, c.mode, c.rowWise, w.Input)
 		}
 		if ok && x.How == plan.ExchangeHash && (x.Layout == nil || x.Layout.Format != "iceberg" || len(x.Layout.SpecJSON) == 0) {
 			t.Errorf("%s: no layout to hash by", c.in)

@@ -16,6 +16,12 @@ const (
 	// spreadBytes is how much input makes it worth to spread the rows of a
 	// query that runs whole over several writers.
 	spreadBytes = 64 << 20
+	// hashTasks is how many writers a slot gets after a hash exchange. Table
+	// partitions are few and unequal, and a slot that is done with one takes
+	// the next.
+	hashTasks = 4
+	// fewRows is how many rows of a VALUES list one writer takes.
+	fewRows = 10000
 )
 
 // plan makes the query's plan node: in parallel when the result is the same
@@ -32,6 +38,19 @@ func (b *bound) plan(sql string, columns []plan.Column, opts BindOptions) *plan.
 		q.Why = fmt.Sprintf("its source is small (%d bytes) or can't be cut", sourceBytes(q.Sources[0]))
 	}
 	return q
+}
+
+// few says whether the query gives few rows: a VALUES list, or what becomes row
+// by row of a small source.
+func (b *bound) few() bool {
+	switch len(b.probe.Sources) {
+	case 0:
+		return b.values && len(b.items) > 0 && len(b.items[0]) <= fewRows
+	case 1:
+		s := b.probe.Sources[0]
+		return b.probe.RowWise && s.Kind != plan.SourceUpload && sourceBytes(s) < smallSource
+	}
+	return false
 }
 
 // parallel decides whether the query may run partition by partition.
