@@ -89,6 +89,8 @@ type Machine struct {
 	// failures counts reads, builds and records that failed in a row.
 	failures int
 	lastErr  error
+	// unsent is why the latest request couldn't be made, for the message only.
+	unsent error
 	// pause asks for a wait before the next request, with retries scaling it.
 	pause   bool
 	retries int
@@ -421,7 +423,7 @@ func (m *Machine) recordDone(ev RecordDone) {
 // again later, as long as the budget lasts.
 func (m *Machine) failed(err error) {
 	m.failures++
-	m.lastErr = err
+	m.lastErr, m.unsent = err, err
 	for _, u := range m.open() {
 		// What was sent may have landed: only the deadline ends the asking.
 		if m.overdue() || (m.failures >= m.opts.MaxAttempts && len(m.live(u)) == 0) {

@@ -89,6 +89,17 @@ func TestReads(t *testing.T) {
 			t.Errorf("the cause is missing in %v", o.Err)
 		}
 	})
+	t.Run("well, and no request can be recorded", func(t *testing.T) {
+		full := errors.New("no space left")
+		b := newBench(t, committest.Mode{})
+		b.RecordErr = func(commit.Record) error { return full }
+		b.Machine = commit.NewMachine([]commit.Unit{b.u}, commit.Options{Deadline: committest.Epoch.Add(minute)})
+		o := b.run()
+		b.check(t, o, commit.Refused, commit.ReasonBudget, 0)
+		if !errors.Is(o.Err, full) {
+			t.Errorf("the cause is missing in %v", o.Err)
+		}
+	})
 	t.Run("failing for long after a send", func(t *testing.T) {
 		b := newBench(t, committest.Mode{}, "drop-request")
 		b.d.PassReads(1)

@@ -344,15 +344,14 @@ func (m *Machine) live(u *unitRun) []*sentRun {
 }
 
 // answeredFor: the catalog has answered the copy, and its answer says that it
-// didn't apply it. A 409 says so only when no other copy could have caused it.
-func answeredFor(s *sentRun, only bool) bool {
+// didn't apply it and won't. A 409 doesn't say so: some catalogs answer it while
+// the same copy, or one that something on the way made of it, is at work.
+func answeredFor(s *sentRun) bool {
 	switch s.answer.Class {
 	case AnswerPermission, AnswerRejected, AnswerAuth:
 		return true
 	case AnswerWait:
 		return s.answer.Status == 429
-	case AnswerConflict:
-		return only
 	default:
 		return false
 	}
@@ -396,9 +395,9 @@ func (m *Machine) isTold(live []*sentRun) bool {
 		return true
 	}
 	if m.opts.ablate.anyAnswer {
-		return answeredFor(live[len(live)-1], true)
+		return answeredFor(live[len(live)-1])
 	}
-	return !slices.ContainsFunc(live, func(s *sentRun) bool { return !answeredFor(s, len(live) == 1) })
+	return !slices.ContainsFunc(live, func(s *sentRun) bool { return !answeredFor(s) })
 }
 
 // finishLanded tells a unit as committed. Another digest means that another
@@ -428,6 +427,8 @@ func (m *Machine) finish(u *unitRun, o Outcome) {
 func (m *Machine) spent(u *unitRun) (*unitRun, Reason, error) {
 	last := m.lastSent(u)
 	switch {
+	case last == nil && m.unsent != nil:
+		return u, ReasonBudget, fmt.Errorf("the time for this commit passed before anything could be sent: %w", m.unsent)
 	case last == nil:
 		return u, ReasonBudget, errors.New("the time for this commit passed before anything could be sent")
 	case last.dead:
