@@ -22,6 +22,8 @@ type ablation struct {
 	notDead bool
 	// anyAnswer takes a 4xx to one copy for an answer to all of the unit's.
 	anyAnswer bool
+	// conflictSpeaks takes a 409 for an answer to the only copy.
+	conflictSpeaks bool
 	// noSplit takes the refusal of a batch for that of each of its units.
 	noSplit bool
 	// twins lets one token stand twice in a request.

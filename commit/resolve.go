@@ -397,6 +397,9 @@ func (m *Machine) isTold(live []*sentRun) bool {
 	if m.opts.ablate.anyAnswer {
 		return answeredFor(live[len(live)-1])
 	}
+	if m.opts.ablate.conflictSpeaks && len(live) == 1 && live[0].answer.Class == AnswerConflict {
+		return true
+	}
 	return !slices.ContainsFunc(live, func(s *sentRun) bool { return !answeredFor(s) })
 }
 

@@ -144,6 +144,7 @@ func Explore(e Exploration) Explored {
 	if e.Operation == "" {
 		e.Operation = commit.OperationAppend
 	}
+	e.Attempts = max(e.Attempts, 1)
 	x := &explorer{Exploration: e, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	x.res = Explored{Name: e.Name, Complete: true, Ends: map[string]int{}}
 	x.makeUnits()
@@ -183,6 +184,14 @@ func (x *explorer) makeUnits() {
 	}
 }
 
+// rows is how many units the journal tells apart.
+func (x *explorer) rows() int {
+	if x.SameKey {
+		return 1
+	}
+	return x.Jobs
+}
+
 func (x *explorer) expand(f found) {
 	moves := 0
 	x.moves(f.w, func(step string, n *world) {
@@ -193,7 +202,7 @@ func (x *explorer) expand(f found) {
 		}
 	})
 	if moves == 0 && x.res.Violation == "" {
-		for j := range x.Jobs {
+		for j := range x.rows() {
 			r := f.w.rows[j]
 			x.res.Ends[r.text()]++
 			if r.state != rowEnded && r.told != commit.Unknown {

@@ -87,7 +87,7 @@ func (x *explorer) falseRefusal(c *world, j int, o commit.Outcome) string {
 	given := true
 	switch o.Reason {
 	case commit.ReasonValidation:
-		given = x.Poison == j+1 || x.Mode.NoSeat && x.Operation != commit.OperationAppend
+		given = x.Poison == j+1 || x.Mode.seatless() && x.Operation != commit.OperationAppend
 	case commit.ReasonPermission:
 		given = c.denied
 	case commit.ReasonTableChanged:
@@ -127,13 +127,10 @@ func (x *explorer) broken(w *world) string {
 	if data&w.goneData != 0 {
 		return "I4: data files of a commit that landed were deleted"
 	}
-	for j := range x.Jobs {
-		if x.SameKey && j > 0 {
-			continue
-		}
+	for j := range x.rows() {
 		r := w.rows[j]
 		switch {
-		case w.times[j] > 1 && !x.Mode.seatless():
+		case w.times[j] > 1 && (!x.Mode.seatless() || x.Operation != commit.OperationAppend):
 			return fmt.Sprintf("I6: job %d landed %d times", j, w.times[j])
 		case w.times[j] > 1 && x.inHistory(w, j) > 1:
 			return fmt.Sprintf("I6: job %d is %d times in one history", j, w.times[j])

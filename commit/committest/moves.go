@@ -44,7 +44,7 @@ func (x *explorer) moves(w *world, out emit) {
 
 // open: some unit isn't settled.
 func (x *explorer) open(w *world) bool {
-	return slices.ContainsFunc(w.rows[:x.Jobs], func(r row) bool { return r.state != rowEnded })
+	return slices.ContainsFunc(w.rows[:x.rows()], func(r row) bool { return r.state != rowEnded })
 }
 
 // cancels: one compare-and-set on the unit's row decides, and the machine is told.
@@ -52,7 +52,7 @@ func (x *explorer) cancels(w *world, out emit) {
 	if !x.Cancel {
 		return
 	}
-	for j := range x.Jobs {
+	for j := range x.rows() {
 		r := w.rows[j]
 		if r.state == rowEnded || r.state == rowSending && r.told == commit.Unknown {
 			continue
