@@ -59,7 +59,7 @@ func (m *Machine) AppendState(b []byte, read func([]byte, Metadata) []byte) []by
 		if u.wanted != nil {
 			reason = u.wanted.reason
 		}
-		b = append(b, flags(u.done, u.permitted, u.sentBefore, u.blind, u.wanted != nil), byte(u.attempts))
+		b = append(b, flags(u.done, u.permitted, u.sentBefore, u.blind, u.elsewhere, u.wanted != nil), byte(u.attempts))
 		b = append(b, reason...)
 		b = binary.AppendVarint(b, u.unit.Origin.Number)
 	}

@@ -142,6 +142,8 @@ type unitRun struct {
 	conflicts int
 	// sentBefore: a request of an earlier run named it.
 	sentBefore bool
+	// elsewhere: the last read showed another table of the name, or none.
+	elsewhere bool
 	// blind: the last read doesn't reach back to the unit's origin.
 	blind bool
 }

@@ -54,6 +54,7 @@ func (m *Machine) isStale(meta Metadata) bool {
 func (m *Machine) gone(cause error) {
 	m.fresh = nil
 	for _, u := range m.open() {
+		u.elsewhere = true
 		m.want(u, ReasonTableChanged, cause)
 	}
 	m.tellFinal()
@@ -66,7 +67,8 @@ func (m *Machine) gone(cause error) {
 func (m *Machine) lookAt(meta Metadata) look {
 	l := look{meta: meta}
 	for _, u := range m.open() {
-		if meta.UUID() != u.unit.TableUUID {
+		u.elsewhere = meta.UUID() != u.unit.TableUUID
+		if u.elsewhere {
 			m.want(u, ReasonTableChanged, fmt.Errorf("the table is another one now: its UUID is %s, not %s", meta.UUID(), u.unit.TableUUID))
 			continue
 		}
@@ -378,7 +380,7 @@ func (m *Machine) tellFinal() {
 			if len(live) == 0 || m.overdue() {
 				m.finish(u, Outcome{State: Unknown, Err: errUnknown(u, m.lastSent(u), errBlind)})
 			}
-		case m.isTold(live):
+		case m.isTold(u, live):
 			m.finish(u, Outcome{
 				State: Refused, Reason: u.wanted.reason, Quarantine: len(live) > 0,
 				Err: errRefused(u, u.wanted),
@@ -389,15 +391,18 @@ func (m *Machine) tellFinal() {
 	}
 }
 
-// isTold: nothing that may still land speaks against a refusal.
-func (m *Machine) isTold(live []*sentRun) bool {
+// isTold: nothing that may still land speaks against a refusal. When the table
+// is another one now, an only copy that was answered 409 doesn't either: it
+// asserts the first table's UUID, so it could land only if that table came back
+// under its name, and its files are kept for that.
+func (m *Machine) isTold(u *unitRun, live []*sentRun) bool {
 	if m.opts.ablate.notDead || len(live) == 0 {
 		return true
 	}
 	if m.opts.ablate.anyAnswer {
 		return answeredFor(live[len(live)-1])
 	}
-	if m.opts.ablate.conflictSpeaks && len(live) == 1 && live[0].answer.Class == AnswerConflict {
+	if (m.opts.ablate.conflictSpeaks || u.elsewhere) && len(live) == 1 && live[0].answer.Class == AnswerConflict {
 		return true
 	}
 	return !slices.ContainsFunc(live, func(s *sentRun) bool { return !answeredFor(s) })
