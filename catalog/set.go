@@ -49,16 +49,16 @@ type Set struct {
 	entries map[string]*entry
 
 	mu sync.Mutex
-	// seen is the metadata that was read last of each table, so that pinning
-	// a table that didn't change parses nothing.
-	seen map[string]*iceberg.Metadata
+	// tables is what is known of each table, so that pinning one that didn't
+	// change, or that a commit of ours changed, parses nothing.
+	tables map[string]*iceberg.Shared
 }
 
 var _ sql.Catalogs = (*Set)(nil)
 
 // Open opens every configured catalog. The caller closes the Set.
 func Open(ctx context.Context, configs []Config) (*Set, error) {
-	s := &Set{entries: map[string]*entry{}, seen: map[string]*iceberg.Metadata{}}
+	s := &Set{entries: map[string]*entry{}, tables: map[string]*iceberg.Shared{}}
 	names := map[string]bool{}
 	for _, c := range configs {
 		e, err := openEntry(ctx, c, names)

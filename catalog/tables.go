@@ -26,7 +26,22 @@ func (s *Set) OpenTable(_ context.Context, name commit.TableName) (commit.Table,
 	if err != nil {
 		return nil, err
 	}
-	return iceberg.Open(iceberg.Options{Name: name, Attach: e.backend.Attach(name), Store: e.store}), nil
+	return s.open(e, name), nil
+}
+
+// open makes the driver of a table with what is known of it.
+func (s *Set) open(e *entry, name commit.TableName) *iceberg.Table {
+	return iceberg.Open(iceberg.Options{Name: name, Attach: e.backend.Attach(name), Store: e.store, Shared: s.shared(name)})
+}
+
+func (s *Set) shared(name commit.TableName) *iceberg.Shared {
+	key := strings.Join(append([]string{name.Catalog, name.Name}, name.Namespace...), "\x00")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tables[key] == nil {
+		s.tables[key] = &iceberg.Shared{}
+	}
+	return s.tables[key]
 }
 
 // CreateTable implements sql.Catalogs.
@@ -155,28 +170,17 @@ func (e *entry) storageFor(location string) map[string]string {
 	return maps.Clone(e.storage)
 }
 
-// read reads a table through what was read of it before.
+// read reads a table through what is known of it.
 func (s *Set) read(ctx context.Context, op string, name commit.TableName) (*entry, *iceberg.Metadata, error) {
 	e, err := s.entry(op, name.Catalog)
 	if err != nil {
 		return nil, nil, err
 	}
-	key := seenKey(name)
-	s.mu.Lock()
-	before := s.seen[key]
-	s.mu.Unlock()
-	m, err := iceberg.Open(iceberg.Options{Name: name, Attach: e.backend.Attach(name), Store: e.store, Known: before}).Metadata(ctx)
+	m, err := s.open(e, name).Metadata(ctx)
 	if err != nil {
 		return nil, nil, e.explain(ctx, op, name, err)
 	}
-	s.mu.Lock()
-	s.seen[key] = m
-	s.mu.Unlock()
 	return e, m, nil
-}
-
-func seenKey(name commit.TableName) string {
-	return strings.Join(append([]string{name.Catalog, name.Name}, name.Namespace...), "\x00")
 }
 
 // Scan implements sql.Catalogs.
@@ -185,9 +189,7 @@ func (s *Set) Scan(ctx context.Context, t plan.Pinned, version string) (plan.Sou
 	if err != nil {
 		return plan.Source{}, err
 	}
-	s.mu.Lock()
-	m := s.seen[seenKey(t.Name)]
-	s.mu.Unlock()
+	m := s.shared(t.Name).Last()
 	if m == nil || m.Pointer() != t.MetadataLocation {
 		if m, err = iceberg.ReadAt(ctx, e.store, t); err != nil {
 			return plan.Source{}, err

@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
 
@@ -98,15 +99,10 @@ func (b *build) run(ctx context.Context) (commit.Request, error) {
 	return r, nil
 }
 
-// seat is the number that the request claims, 0 for none. Where the catalog
-// swaps no pointer only the check of the sequence number makes an old request
-// fail, and below version 3 catalogs leave that check out for a snapshot without
-// a parent: such a request can land whenever the branch has no head, however many
-// numbers were taken since (commit protocol B2). It has no seat then, so that it
-// is never taken for dead.
+// seat is the number that the request claims, 0 for none: it is never taken for
+// dead then.
 func (b *build) seat(s *table.Snapshot) int64 {
-	v := b.base.meta.Version()
-	if v == 1 || v == 2 && s.ParentSnapshotID == nil && !b.base.swaps {
+	if b.base.NoSeat(b.branch) != "" {
 		return 0
 	}
 	return s.SequenceNumber
@@ -223,6 +219,12 @@ func (b *build) snapshot(list writtenList, summary *table.Summary) *table.Snapsh
 func (b *build) change(ctx context.Context, s *table.Snapshot) (Change, []string, error) {
 	meta := b.base.meta
 	c := Change{RequestID: b.id.String(), Updates: []table.Update{table.NewAddSnapshotUpdate(s), b.refUpdate()}}
+	var ledger *commit.Ledger
+	if meta.Version() > 1 {
+		l := commit.NextLedger(b.base, b.units, s.SequenceNumber, commit.LedgerKeep{})
+		ledger = &l
+		c.Updates = append(c.Updates, table.NewSetPropertiesUpdate(iceberg.Properties{KeyLedger: l.String()}))
+	}
 	var head *int64
 	if h := meta.SnapshotByName(b.branch); h != nil {
 		head = &h.SnapshotID
@@ -243,11 +245,11 @@ func (b *build) change(ctx context.Context, s *table.Snapshot) (Change, []string
 	c.From = b.base.pointer
 	c.To = nextMetadataPath(next, c.From, b.id.String())
 	b.paths = append(b.paths, c.To)
-	if err := WriteMetadata(ctx, b.table.store, c.To, next); err != nil {
+	built, err := writeNext(ctx, b.table.store, c.To, b.base, next, s)
+	if err != nil {
 		return c, nil, err
 	}
-	built := newMetadata(b.table.name, next, c.To, true)
-	built.base, built.added = b.base, s
+	built.ledger = ledger
 	b.table.built = built
 	return c, expiredMetadata(meta, next), nil
 }

@@ -35,8 +35,11 @@ type Metadata struct {
 	base  *Metadata
 	added *table.Snapshot
 
-	mu    sync.Mutex
-	index *index
+	mu     sync.Mutex
+	index  *index
+	ledger *commit.Ledger
+	// snapshots is their JSON, separated by commas; nil until it's needed.
+	snapshots []byte
 }
 
 var _ commit.Metadata = (*Metadata)(nil)
@@ -48,6 +51,10 @@ type index struct {
 	parents map[int64]int64
 	// sources maps a cherry-picked snapshot to the one that holds its files.
 	sources map[int64][]int64
+	// seats are the numbers of all visible snapshots; those above low, up to
+	// high, are all taken by one.
+	seats     []seatOf
+	low, high int64
 }
 
 func newMetadata(name commit.TableName, meta table.Metadata, pointer string, swaps bool) *Metadata {
@@ -97,6 +104,8 @@ func (m *Metadata) HasSnapshot(id string) bool {
 	if err != nil {
 		return false
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	x := m.lookup()
 	if _, ok := x.parents[n]; ok {
 		return true
@@ -106,6 +115,8 @@ func (m *Metadata) HasSnapshot(id string) bool {
 
 // Find implements commit.Metadata.
 func (m *Metadata) Find(branch string, t commit.Token) (commit.Landed, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	x := m.lookup()
 	l, ok := x.tokens[t]
 	if !ok {
@@ -138,9 +149,8 @@ func (x *index) reaches(head, id int64) bool {
 	return false
 }
 
+// lookup is called under the lock, and what it returns is used under it.
 func (m *Metadata) lookup() *index {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.index == nil {
 		m.index = &index{tokens: map[commit.Token]commit.Landed{}, parents: map[int64]int64{}, sources: map[int64][]int64{}}
 		for _, s := range m.meta.Snapshots() {
@@ -172,6 +182,10 @@ func (m *Metadata) inherit(base *Metadata) {
 }
 
 func (x *index) add(s *table.Snapshot) {
+	x.seats = append(x.seats, seatOf{s.SequenceNumber, s.TimestampMs})
+	if x.high > 0 && s.SequenceNumber == x.high+1 {
+		x.high++
+	}
 	x.parents[s.SnapshotID] = -1
 	if s.ParentSnapshotID != nil {
 		x.parents[s.SnapshotID] = *s.ParentSnapshotID

@@ -73,6 +73,10 @@ func WriteMetadata(ctx context.Context, store objstore.Store, location string, m
 	if err != nil {
 		return fmt.Errorf("metadata file %s: %w", location, err)
 	}
+	return writeMetadata(ctx, store, location, raw)
+}
+
+func writeMetadata(ctx context.Context, store objstore.Store, location string, raw []byte) error {
 	if strings.HasSuffix(location, ".gz.metadata.json") {
 		var buf bytes.Buffer
 		z := gzip.NewWriter(&buf)

@@ -3,6 +3,7 @@ package iceberg
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -19,23 +20,51 @@ type Options struct {
 	Attach Attachment
 	// Store reaches the table's metadata files.
 	Store objstore.Store
-	// Known is metadata of the table that was read before; nil for none.
-	Known *Metadata
+	// Shared is what all drivers of one table know together; nil for none.
+	Shared *Shared
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
+}
+
+// Shared keeps the metadata that was read last of one table, so that a driver
+// parses nothing that another one has parsed or written. It is safe for
+// concurrent use.
+type Shared struct {
+	mu   sync.Mutex
+	last *Metadata
+}
+
+// Last is the metadata that was read last; nil for none.
+func (s *Shared) Last() *Metadata {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+func (s *Shared) put(m *Metadata) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = m
 }
 
 // Table is the driver of one Iceberg table. It implements commit.Table and is
 // used by one committer at a time.
 //
-// It keeps the metadata that it parsed last and the one that it built last. A
-// read asks the catalog for the pointer and parses only when the pointer names
+// It keeps the metadata that it read last and the one that it built last, and
+// shares the former with other drivers of the table (Options.Shared). A read asks the catalog for the pointer and parses only when the pointer names
 // neither: metadata files have names of their own and are never overwritten, so
 // a known name means known content.
 type Table struct {
 	name   commit.TableName
 	attach Attachment
 	store  objstore.Store
+	shared *Shared
 	now    func() time.Time
 
 	// current is what the last Read returned.
@@ -55,7 +84,7 @@ func Open(o Options) *Table {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Table{name: o.Name, attach: o.Attach, store: o.Store, now: o.Now, current: o.Known}
+	return &Table{name: o.Name, attach: o.Attach, store: o.Store, shared: o.Shared, now: o.Now}
 }
 
 // Read implements commit.Table.
@@ -81,6 +110,7 @@ func (t *Table) Metadata(ctx context.Context) (*Metadata, error) {
 		m, err := t.resolve(ctx, l)
 		if err == nil {
 			t.current = m
+			t.shared.put(m)
 			return m, nil
 		}
 		if !errors.Is(err, objstore.ErrNotFound) || l.Pointer == seen {
@@ -92,8 +122,10 @@ func (t *Table) Metadata(ctx context.Context) (*Metadata, error) {
 
 // resolve turns a catalog's entry into metadata.
 func (t *Table) resolve(ctx context.Context, l Loaded) (*Metadata, error) {
-	if t.current != nil && l.Pointer != "" && t.current.pointer == l.Pointer {
-		return t.current, nil
+	for _, known := range []*Metadata{t.current, t.shared.Last()} {
+		if known != nil && l.Pointer != "" && known.pointer == l.Pointer {
+			return known, nil
+		}
 	}
 	if t.built != nil && t.attach.Swaps() && t.built.pointer == l.Pointer {
 		t.built.inherit(t.current)
