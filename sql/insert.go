@@ -281,7 +281,7 @@ func (t *target) fits(src *source, in *Insert, b *bound, i, k int) error {
 		return nil
 	}
 	expr := quoteIfNeeded(have.Name)
-	if strings.Contains(have.Name, "(") {
+	if literal := k < len(b.items) && len(b.items[k]) == 1 && text(b.items[k][0], "class") == "CONSTANT"; literal || strings.Contains(have.Name, "(") {
 		expr = have.Name // DuckDB calls a column without a name by its expression
 	}
 	hint := fmt.Sprintf("Write CAST(%s AS %s) if rows that don't fit may fail the statement.", expr, t.types[i])
@@ -294,7 +294,6 @@ func (t *target) fits(src *source, in *Insert, b *bound, i, k int) error {
 			k+1, have.Name, have.Type, f.Name, t.types[i]), hint)
 }
 
-// plan puts exchange, write and commit on the query.
 // plan puts the write and the commit over a query. few says that its rows are so
 // few that one writer takes them all.
 func (t *target) plan(q *plan.Query, few bool, opts BindOptions) plan.Node {

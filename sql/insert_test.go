@@ -179,6 +179,7 @@ func TestInsertErrors(t *testing.T) {
 		{"INSERT INTO req (name) VALUES ('x')", commit.CodeSQLRequiredColumn, "id is NOT NULL", "BIGINT"},
 		{"INSERT INTO req BY NAME SELECT 'x' AS name", commit.CodeSQLRequiredColumn, "id is NOT NULL", ""},
 		{"INSERT INTO u SELECT a, b FROM 'x.parquet'", commit.CodeSQLTypeMismatch, "column 2 (b) is VARCHAR and the table's column day is DATE", "CAST(b AS DATE)"},
+		{"INSERT INTO wide (s) SELECT 5", commit.CodeSQLTypeMismatch, "column 1 (5) is INTEGER", "CAST(5 AS VARCHAR)"},
 		{"INSERT INTO wide (i) SELECT a FROM 'x.parquet'", commit.CodeSQLTypeMismatch, "(a) is BIGINT and the table's column i is INTEGER", "CAST(a AS INTEGER)"},
 		{"INSERT INTO wide (l) SELECT sum(a) FROM 'x.parquet'", commit.CodeSQLTypeMismatch, "HUGEINT", "CAST(sum(a) AS BIGINT)"},
 		{"INSERT INTO wide (n) VALUES (1.555)", commit.CodeSQLTypeMismatch, "DECIMAL(10,2)", ""},
