@@ -281,7 +281,6 @@ func TestRoot10_RunSchedulerRootEmittedOnce(t *testing.T) {
 	}
 	run := get[graph.RunSchedulerRoot](t, j.all)
 	j.apply(j.success(a))
-	j.apply(graph.ExecutorLost{Executor: "stranger"})
 	j.apply(graph.RootStarted{Epoch: 1})
 	j.apply(j.success(c))
 	j.apply(graph.TaskFailed{Task: c.Task, StageAttempt: 1, Attempt: c.Attempt, Executor: c.Executor, Class: graph.Retryable})
