@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,17 +42,18 @@ type Server struct {
 	// Address is the process's own.
 	Address string
 
-	cmd    *exec.Cmd
-	stderr *bytes.Buffer
-	done   chan struct{}
+	args []string
+	cmd  *exec.Cmd
+	log  *log
+	done chan struct{}
 }
 
 // Start runs `firn args…` and waits for its JSON line. The process is stopped
 // when the test ends, and its log shown if the test failed.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{cmd: exec.Command(Binary(t), args...), stderr: &bytes.Buffer{}, done: make(chan struct{})}
-	s.cmd.Stderr = s.stderr
+	s := &Server{args: args, cmd: exec.Command(Binary(t), args...), log: newLog(), done: make(chan struct{})}
+	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -69,12 +71,12 @@ func Start(t testing.TB, args ...string) *Server {
 	t.Cleanup(func() {
 		s.Stop(t)
 		if t.Failed() {
-			t.Logf("log of firn %s:\n%s", strings.Join(args, " "), tail(s.stderr.String()))
+			t.Logf("log of firn %s:\n%s", strings.Join(args, " "), tail(s.log.text()))
 		}
 	})
 	if err != nil {
 		<-s.done
-		t.Fatalf("firn %s printed no line: %v\n%s", strings.Join(args, " "), err, s.stderr.String())
+		t.Fatalf("firn %s printed no line: %v\n%s", strings.Join(args, " "), err, s.log.text())
 	}
 	if err := json.Unmarshal([]byte(line), &s.Ready); err != nil {
 		t.Fatalf("firn %s printed %q: %v", strings.Join(args, " "), line, err)
@@ -99,6 +101,45 @@ func (s *Server) Stop(t testing.TB) {
 func (s *Server) Kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.done
+}
+
+// Again starts the process again after its end, on the address that it had: a
+// restart on the same directory.
+func (s *Server) Again(t testing.TB) *Server {
+	t.Helper()
+	args := slices.Clone(s.args)
+	if i := slices.Index(args, "--listen"); i >= 0 {
+		args[i+1] = s.Address
+	}
+	return Start(t, args...)
+}
+
+// Signal sends the process a signal.
+func (s *Server) Signal(t testing.TB, sig os.Signal) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Wait waits for the process's end.
+func (s *Server) Wait() { <-s.done }
+
+// Mark is the end of the process's log as it is now, for AwaitLog.
+func (s *Server) Mark() int { return s.log.size() }
+
+// AwaitLog waits for a line of the log after mark that has all the words, and
+// returns it. Tests meet a process at a point of its work that way, instead of
+// guessing how long it takes to get there. 20 s without one fail the test.
+func (s *Server) AwaitLog(t testing.TB, mark int, words ...string) string {
+	t.Helper()
+	line, ok := s.log.await(mark, 20*time.Second, func(line string) bool {
+		return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) })
+	})
+	if !ok {
+		t.Fatalf("no line of the log has %q", words)
+	}
+	return line
 }
 
 func tail(s string) string {
