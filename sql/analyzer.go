@@ -50,7 +50,8 @@ func (a *Analyzer) Bind(ctx context.Context, st Statement, session plan.Session,
 		if err != nil {
 			return nil, err
 		}
-		return b.plan(b.sql, b.probe.Columns, opts), nil
+		text, columns := b.result()
+		return b.plan(text, columns, opts), nil
 	case *Insert:
 		return a.bindInsert(ctx, st.src, body, session, opts)
 	case *Explain:
