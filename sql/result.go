@@ -62,7 +62,7 @@ func arrowType(t string) string {
 // homeless is how long the type is that t begins with, if Arrow can't hold it; 0
 // otherwise.
 func homeless(t string) int {
-	for _, typ := range []string{"UHUGEINT", "BIT", "BIGNUM", "TIME WITH TIME ZONE"} {
+	for _, typ := range []string{"UHUGEINT", "BIT", "BIGNUM", "VARIANT", "TIME WITH TIME ZONE"} {
 		rest, ok := strings.CutPrefix(t, typ)
 		if ok && (rest == "" || strings.ContainsRune(",)[", rune(rest[0]))) {
 			return len(typ)

@@ -20,6 +20,7 @@ func TestResultsThatArrowCannotHold(t *testing.T) {
 		{"'0101'::BIT", "VARCHAR", "0101"},
 		{"BIGNUM '123456789012345678901234567890123456789012'", "VARCHAR", "123456789012345678901234567890123456789012"},
 		{"union_value(k := 1)", "VARCHAR", "1"},
+		{"1::VARIANT", "VARCHAR", "1"},
 		{"[1::UHUGEINT, NULL]", "VARCHAR[]", "[1, NULL]"},
 		{"{'a': '01'::BIT, 'BIT': 2, 'UNION(': 3}", `STRUCT(a VARCHAR, "BIT" INTEGER, "UNION(" INTEGER)`, "{'a': 01, 'BIT': 2, 'UNION(': 3}"},
 		{"MAP {1::UHUGEINT: [union_value(k := {'x)': TIMETZ '01:02:03+02'})]}", "MAP(VARCHAR, VARCHAR[])", `{1=['{\'x)\': \'01:02:03+02\'}']}`},
