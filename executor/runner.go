@@ -260,7 +260,9 @@ func (r *runner) stop(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	r.mu.Lock()
-	r.log.LogAttrs(ctx, slog.LevelWarn, "cancelling tasks to shut down", slog.Int("tasks", len(r.active)))
+	if len(r.active) > 0 {
+		r.log.LogAttrs(ctx, slog.LevelWarn, "cancelling tasks to shut down", slog.Int("tasks", len(r.active)))
+	}
 	for _, a := range r.active {
 		a.cancel(errShutdown)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,6 +158,9 @@ func TestWriteGivesManifests(t *testing.T) {
 func files(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // not made yet, or removed while others run
+		}
 		if err == nil && d.Type().IsRegular() {
 			out = append(out, p)
 		}

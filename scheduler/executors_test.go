@@ -142,6 +142,25 @@ func TestExecutorLostWhileTasksRun(t *testing.T) {
 	}
 }
 
+// Two processes with one id, as of a copied directory: the later one stays.
+func TestAReplacedIncarnationIsRefused(t *testing.T) {
+	h := start(t, nil)
+	first := startExecutor(t, h.s, executorOptions{id: "e1"})
+	second := startExecutor(t, h.s, executorOptions{id: "e1"})
+	again := func(e *fakeExecutor) error {
+		_, err := e.sched.Register(t.Context(), &firnpb.RegisterRequest{
+			ProtocolVersion: wire.ProtocolVersion, ExecutorId: e.id, Incarnation: e.incarnation, ControlAddress: e.addr, FlightAddress: e.addr, Slots: 1,
+		})
+		return wire.FromStatus(err)
+	}
+	wantCode(t, again(first), commit.CodeBadRequest, "e1", "another process")
+	must(t, again(second))
+	wantState(t, h.run(&firnpb.ExecuteRequest{Sql: insert}), graph.Succeeded, commit.CommitCommitted)
+	if len(first.launched) != 0 {
+		t.Error("the replaced one ran a task")
+	}
+}
+
 // A restarted executor comes back under its id: what the earlier process ran
 // and held is gone, and its late statuses change nothing.
 func TestNewIncarnationLosesTheOld(t *testing.T) {

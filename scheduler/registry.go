@@ -55,16 +55,30 @@ type attempt struct {
 // it: its launch was lost. One may cross the launch, one the status.
 const maxMissed = 3
 
-// register adds an executor, or takes in that one has started again.
+// maxReplaced bounds how many replaced incarnations of an executor are known.
+const maxReplaced = 16
+
+// register adds an executor, or takes in that one has started again. An
+// incarnation that another one has replaced doesn't come back: two processes with
+// one id, as of a copied directory, would throw each other out for ever.
 func (s *Scheduler) register(r *firnpb.RegisterRequest) error {
 	if s.state.closing {
 		return errClosing()
+	}
+	if slices.Contains(s.state.replaced[r.GetExecutorId()], r.GetIncarnation()) {
+		return &commit.Error{
+			Code: commit.CodeBadRequest, Op: "register executor", Object: r.GetExecutorId(),
+			Cause: errors.New("another process has registered under its id since"),
+			Hint:  "Give each executor a directory of its own: the id is in it, and goes with a copy. Stop this one, delete executor.id in its directory and start it again.",
+		}
 	}
 	if old := s.state.executors[r.GetExecutorId()]; old != nil {
 		if old.incarnation == r.GetIncarnation() {
 			old.seen = time.Now()
 			return nil
 		}
+		replaced := append(s.state.replaced[old.id], old.incarnation)
+		s.state.replaced[old.id] = replaced[max(0, len(replaced)-maxReplaced):]
 		s.loseExecutor(old, "it started again")
 	}
 	conn, err := grpc.NewClient("passthrough:///"+r.GetControlAddress(), wire.DialOptions()...)

@@ -79,8 +79,10 @@ type state struct {
 	// cached are the succeeded jobs of mode cached, by fingerprint.
 	cached    map[string]*job
 	executors map[string]*executor
-	attempts  map[string]*attempt
-	uploads   map[string]*upload
+	// replaced are earlier incarnations of executors, by executor.
+	replaced map[string][]string
+	attempts map[string]*attempt
+	uploads  map[string]*upload
 	// ready are the jobs with tasks to dispatch, in turn.
 	ready []*job
 	// polls are the executors that wait for work under pull dispatch.
@@ -101,7 +103,7 @@ func New(cfg Config) (*Scheduler, error) {
 		planSlots: make(chan struct{}, cfg.PlanSlots), rootSlots: make(chan struct{}, cfg.RootSlots),
 		state: state{
 			jobs: map[string]*job{}, byKey: map[string]*job{}, cached: map[string]*job{},
-			executors: map[string]*executor{}, attempts: map[string]*attempt{}, uploads: map[string]*upload{},
+			executors: map[string]*executor{}, replaced: map[string][]string{}, attempts: map[string]*attempt{}, uploads: map[string]*upload{},
 			arrived: make(chan struct{}),
 		},
 	}, nil
