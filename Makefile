@@ -58,6 +58,14 @@ generate: ## write generated code and reference pages again (needs protoc)
 integration: build ## run whole clusters of processes
 	integration/scripts/integration.sh
 
+.PHONY: chaos
+chaos: build ## break clusters on purpose and judge their tables (RUNS=200 for the seeds 0 to 199, RUN=7 for one)
+	integration/scripts/chaos.sh "$(RUNS)" "$(RUN)"
+
+.PHONY: chaos-smoke
+chaos-smoke: build ## as chaos, with each fault once
+	integration/scripts/chaos.sh
+
 .PHONY: interop
 interop: build ## read every table of the suite with PyIceberg and DuckDB (in a virtual environment)
 	integration/scripts/interop.sh

@@ -102,6 +102,20 @@ func (h *History) Told(name string) Told {
 	return Failed
 }
 
+// Pending are the units whose writers don't know what became of them, sorted.
+func (h *History) Pending() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var names []string
+	for name, u := range h.units {
+		if u.told == Open || u.told == Unknown {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Counts is how many units were told what.
 func (h *History) Counts() map[Told]int {
 	h.mu.Lock()

@@ -5,10 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
+	iceio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
 	_ "github.com/duckdb/duckdb-go/v2" // reads the data files
 )
@@ -58,59 +58,81 @@ func Read(ctx context.Context, t *table.Table, column string) (rows map[int64]in
 	return rows, found.Err()
 }
 
-// Audit checks what a table promises beyond its rows, over all its snapshots: it
-// gives a line for each file that is named and isn't there, and for each token
-// that the value of the summary's key says landed with two snapshots. A token is
-// what stands before the first "=" of each of the value's parts, parted by spaces
-// or commas.
-func Audit(ctx context.Context, t *table.Table, key string) ([]string, error) {
+// Report is what an audit found.
+type Report struct {
+	// Files are all data files that a snapshot names, as local paths.
+	Files map[string]bool
+	// Breaches has a line for each file that is named and isn't there, and for
+	// each token that landed with two snapshots.
+	Breaches []string
+}
+
+// Audit checks what a table promises beyond its rows, over all its snapshots. The
+// tokens are in the summary's value of the given key, parted by commas; a token is
+// what stands before its "=".
+func Audit(ctx context.Context, t *table.Table, key string) (Report, error) {
 	fs, err := t.FS(ctx)
 	if err != nil {
-		return nil, err
+		return Report{}, err
 	}
-	var bad []string
-	exists := map[string]bool{}
-	check := func(path string, snapshot int64) {
-		if exists[path] {
-			return
-		}
-		exists[path] = true
-		f, err := fs.Open(path)
-		if err != nil {
-			bad = append(bad, fmt.Sprintf("snapshot %d names %s: %v", snapshot, path, err))
-			return
-		}
-		_ = f.Close()
-	}
+	a := auditor{fs: fs, report: Report{Files: map[string]bool{}}, manifests: map[string]bool{}}
 	landed := map[string]int64{}
 	for _, s := range t.Metadata().Snapshots() {
-		if s.Summary != nil {
-			for _, part := range strings.FieldsFunc(s.Summary.Properties[key], func(r rune) bool { return r == ',' || r == ' ' }) {
+		if s.Summary != nil && s.Summary.Properties[key] != "" {
+			for part := range strings.SplitSeq(s.Summary.Properties[key], ",") {
 				token, _, _ := strings.Cut(part, "=")
 				if other, twice := landed[token]; twice {
-					bad = append(bad, fmt.Sprintf("token %s landed with the snapshots %d and %d", token, other, s.SnapshotID))
+					a.breach("token %s landed with the snapshots %d and %d", token, other, s.SnapshotID)
 				}
 				landed[token] = s.SnapshotID
 			}
 		}
-		check(s.ManifestList, s.SnapshotID)
-		manifests, err := s.Manifests(fs)
-		if err != nil {
-			bad = append(bad, fmt.Sprintf("snapshot %d: %v", s.SnapshotID, err))
+		a.snapshot(s)
+	}
+	return a.report, nil
+}
+
+// auditor walks over the files of snapshots.
+type auditor struct {
+	fs        iceio.IO
+	report    Report
+	manifests map[string]bool
+}
+
+func (a *auditor) breach(format string, args ...any) {
+	a.report.Breaches = append(a.report.Breaches, fmt.Sprintf(format, args...))
+}
+
+func (a *auditor) snapshot(s table.Snapshot) {
+	manifests, err := s.Manifests(a.fs)
+	if err != nil {
+		a.breach("snapshot %d: %v", s.SnapshotID, err)
+		return
+	}
+	for _, m := range manifests {
+		if a.manifests[m.FilePath()] {
 			continue
 		}
-		for _, m := range manifests {
-			entries, err := m.FetchEntries(fs, true)
-			if err != nil && !errors.Is(err, io.EOF) {
-				bad = append(bad, fmt.Sprintf("manifest %s: %v", m.FilePath(), err))
+		a.manifests[m.FilePath()] = true
+		entries, err := m.FetchEntries(a.fs, true)
+		if err != nil {
+			a.breach("manifest %s of snapshot %d: %v", m.FilePath(), s.SnapshotID, err)
+			continue
+		}
+		for _, e := range entries {
+			path := e.DataFile().FilePath()
+			if a.report.Files[local(path)] {
 				continue
 			}
-			for _, e := range entries {
-				check(e.DataFile().FilePath(), s.SnapshotID)
+			a.report.Files[local(path)] = true
+			f, err := a.fs.Open(path)
+			if err != nil {
+				a.breach("snapshot %d names %s: %v", s.SnapshotID, path, err)
+				continue
 			}
+			_ = f.Close()
 		}
 	}
-	return bad, nil
 }
 
 // local is a file's path as DuckDB takes it.

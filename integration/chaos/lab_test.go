@@ -1,0 +1,313 @@
+//go:build chaos
+
+package chaos_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	ice "github.com/apache/iceberg-go"
+	icerest "github.com/apache/iceberg-go/catalog/rest"
+
+	"github.com/firn-project/firn/client"
+	"github.com/firn-project/firn/integration/history"
+	"github.com/firn-project/firn/integration/process"
+	"github.com/firn-project/firn/integration/restcatalog"
+)
+
+// executorTimeout is after how much silence an executor is lost.
+const executorTimeout = 2 * time.Second
+
+// lab is one run: processes, catalog, proxy, clients and what they were told.
+type lab struct {
+	t       *testing.T
+	plan    *plan
+	server  *restcatalog.Server
+	proxy   *restcatalog.Proxy
+	history *history.History
+	dir     string
+
+	scheduler *proc
+	executors []*proc
+	clients   []*client.Client
+	// repairs restarts and thaws what was broken.
+	repairs sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		pending []fault // required ones whose turn hasn't come
+		stale   *restcatalog.Fault
+		fired   map[string]int
+		nextRow int64
+		rng     func(n int) int
+		foreign int
+		units   map[string]unit
+		noted   map[string]string // the last answer that was logged, by unit
+	}
+}
+
+// proc is a process that may be down.
+type proc struct {
+	mu sync.Mutex
+	s  *process.Server
+	up bool
+}
+
+func newLab(t *testing.T, p *plan) *lab {
+	l := &lab{t: t, plan: p, history: history.New(), dir: t.TempDir()}
+	l.mu.fired, l.mu.units, l.mu.noted = map[string]int{}, map[string]unit{}, map[string]string{}
+	l.mu.rng, l.mu.pending = p.rng.IntN, p.required
+	var err error
+	if l.server, err = restcatalog.NewServer(l.dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if l.proxy, err = restcatalog.NewProxy(l.server.URL); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.proxy.Close)
+	l.scheduler = l.cluster("one", p.executors)
+	for _, f := range p.required {
+		if f.two {
+			l.cluster("two", 1)
+		}
+	}
+	partitioned := ""
+	if p.partitioned {
+		partitioned = " PARTITIONED BY (bucket(3, id))"
+	}
+	for _, s := range []string{"CREATE NAMESPACE lake.c", "CREATE TABLE lake.c.t (id bigint, w string)" + partitioned} {
+		if _, err := l.clients[0].Execute(t.Context(), client.Statement{SQL: s}); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+	l.proxy.Begin(l.schedule)
+	return l
+}
+
+// cluster starts a scheduler with executors and a client.
+func (l *lab) cluster(name string, executors int) *proc {
+	dir := filepath.Join(l.dir, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		l.t.Fatal(err)
+	}
+	config := filepath.Join(dir, "scheduler.yaml")
+	body := fmt.Sprintf("catalogs: {lake: {type: rest, uri: %q}}\nexecutors: {heartbeat: 200ms, timeout: %s, wait: 10s}\n", l.proxy.URL, executorTimeout)
+	if err := os.WriteFile(config, []byte(body), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	s := process.Start(l.t, "scheduler", "--listen", "127.0.0.1:0", "--dir", filepath.Join(dir, "scheduler"), "--config", config)
+	for i := range executors {
+		e := process.Start(l.t, "executor", "--server", s.Address, "--dir", filepath.Join(dir, fmt.Sprintf("executor-%d", i)), "--slots", "2", "--memory", "256MB")
+		l.executors = append(l.executors, &proc{s: e, up: true})
+	}
+	c, err := client.Dial(l.t.Context(), s.Address)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			l.t.Error(err)
+		}
+	})
+	l.clients = append(l.clients, c)
+	return &proc{s: s, up: true}
+}
+
+// pick is a random number below n. The order in which goroutines ask isn't fixed.
+func (l *lab) pick(n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.rng(n)
+}
+
+func (l *lab) anyExecutor() *proc { return l.executors[l.pick(l.plan.executors)] }
+
+// schedule is the proxy's: every other commit request has the next required fault,
+// the others some fault now and then.
+func (l *lab) schedule(c restcatalog.Class, n int) *restcatalog.Fault {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch c {
+	case restcatalog.Load:
+		return l.mu.stale
+	case restcatalog.Commit:
+	default:
+		return nil
+	}
+	l.mu.stale = nil
+	if n%2 == 1 {
+		for i, f := range l.mu.pending {
+			if f.commit == nil && f.load == nil {
+				continue
+			}
+			l.mu.pending = append(l.mu.pending[:i:i], l.mu.pending[i+1:]...)
+			return l.arm(f)
+		}
+		return nil
+	}
+	if float64(l.mu.rng(1000)) < 1000*l.plan.extra {
+		if f := faults[l.mu.rng(len(faults))]; f.commit != nil || f.load != nil {
+			return l.arm(f)
+		}
+	}
+	return nil
+}
+
+// arm gives what happens to this commit request.
+func (l *lab) arm(f fault) *restcatalog.Fault {
+	if f.load != nil {
+		stale := *f.load
+		stale.Name = f.name
+		l.mu.stale = &stale
+		return nil
+	}
+	out := f.commit(l)
+	if out.Before == nil && out.Landed == nil {
+		out.Name = f.name // with a function it's the function that counts
+	}
+	return out
+}
+
+// fire counts a fault that has happened.
+func (l *lab) fire(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.fired[name]++
+}
+
+// fired counts all faults that have happened.
+func (l *lab) fired() map[string]int {
+	out := l.proxy.Fired()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.Copy(out, l.mu.fired)
+	return out
+}
+
+// kill ends a process at once, if it's up, and has it started again soon.
+func (l *lab) kill(name string, p *proc) {
+	if !p.mu.TryLock() {
+		return // it's being started
+	}
+	defer p.mu.Unlock()
+	if !p.up {
+		return
+	}
+	p.s.Kill()
+	p.up = false
+	l.fire(name)
+	l.repair(p, time.Duration(l.pick(500))*time.Millisecond)
+}
+
+// signal sends a process a signal that ends it, and has it started again after.
+func (l *lab) signal(name string, p *proc, sig os.Signal) {
+	if !p.mu.TryLock() {
+		return
+	}
+	defer p.mu.Unlock()
+	if !p.up {
+		return
+	}
+	p.s.Signal(l.t, sig)
+	p.up = false
+	l.fire(name)
+	l.repair(p, 0)
+}
+
+// freeze stops a process for a while.
+func (l *lab) freeze(name string, p *proc, d time.Duration) {
+	if !p.mu.TryLock() {
+		return
+	}
+	if !p.up {
+		p.mu.Unlock()
+		return
+	}
+	p.s.Signal(l.t, syscall.SIGSTOP)
+	l.fire(name)
+	l.repairs.Go(func() {
+		defer p.mu.Unlock()
+		pause(d)
+		p.s.Signal(l.t, syscall.SIGCONT)
+	})
+}
+
+// repair starts a process again that has ended or soon will.
+func (l *lab) repair(p *proc, after time.Duration) {
+	l.repairs.Go(func() {
+		pause(after)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.s.Wait()
+		p.s = p.s.Again(l.t)
+		p.up = true
+	})
+}
+
+// foreign appends a unit of rows with iceberg-go, as a writer that knows nothing
+// of Firn and goes to the catalog without a proxy.
+func (l *lab) foreign(name string) {
+	l.mu.Lock()
+	l.mu.foreign++
+	unit := fmt.Sprintf("foreign-%d", l.mu.foreign)
+	row := l.mu.nextRow
+	l.mu.nextRow++
+	l.mu.Unlock()
+	a, err := l.history.Invoke(unit, []int64{row})
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	if err := l.append(row); err != nil {
+		// Its own retries are spent, or worse: it may have landed or not.
+		a.Tell(history.Unknown)
+		return
+	}
+	a.Tell(history.Committed)
+	l.fire(name)
+}
+
+func (l *lab) append(row int64) error {
+	cat, err := icerest.NewCatalog(l.t.Context(), "lake", l.server.URL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cat.Close() }()
+	tbl, err := cat.LoadTable(l.t.Context(), []string{"c", "t"})
+	if err != nil {
+		return err
+	}
+	schema := arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: "w", Type: arrow.BinaryTypes.String, Nullable: true}}, nil)
+	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(fmt.Sprintf(`[{"id": %d, "w": "foreign"}]`, row)))
+	if err != nil {
+		return err
+	}
+	rdr, err := array.NewRecordReader(schema, []arrow.RecordBatch{rec})
+	if err != nil {
+		return err
+	}
+	_, err = tbl.Append(l.t.Context(), rdr, ice.Properties{})
+	return err
+}
+
+// pause waits: what it stands for is the time that passes outside the processes.
+func pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	<-t.C
+}
