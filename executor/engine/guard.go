@@ -127,8 +127,8 @@ func (i *treeInfo) known(name []string, sources []plan.Source) bool {
 
 // deterministic says whether the query gives the same rows whenever it runs.
 func (s *session) deterministic(ctx context.Context, info *treeInfo) (bool, error) {
-	if info.sampled {
-		return false, nil
+	if info.sampled || len(info.functions) == 0 {
+		return !info.sampled, nil
 	}
 	if s.volatile == nil {
 		rows, err := s.db.Strings(ctx, "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'")

@@ -39,7 +39,7 @@ func (s *session) tableQuery(ctx context.Context, src plan.Source) (string, erro
 	for _, g := range tableGroups(in) {
 		var q string
 		if len(g) > 1 || plain(g[0]) {
-			q = "SELECT " + columnList(src.Columns) + " FROM " + byFieldID(g, src.Columns, false)
+			q = "SELECT " + scanned(src.Columns) + " FROM " + byFieldID(g, src.Columns, false)
 		} else if q, err = s.tableFile(ctx, src, g[0]); err != nil {
 			return "", err
 		}
@@ -51,6 +51,22 @@ func (s *session) tableQuery(ctx context.Context, src plan.Source) (string, erro
 // plain files are read whole, by field id and without deletes.
 func plain(f input) bool {
 	return !sliced(f) && !f.NoFieldIDs && len(f.PositionDeletes) == 0 && len(f.EqualityDeletes) == 0
+}
+
+// scanned selects the columns of a table's file. A floating-point column is
+// selected as its difference from zero, which is every value itself, NaN and -0.0
+// too: DuckDB would else push filters on it down to the statistics of row groups,
+// which Parquet keeps without NaN, and lose rows, since NaN is above every number
+// in DuckDB.
+func scanned(cols []plan.Column) string {
+	list := make([]string, len(cols))
+	for i, c := range cols {
+		list[i] = duckdb.Ident(c.Name)
+		if c.Type == "FLOAT" || c.Type == "DOUBLE" {
+			list[i] = fmt.Sprintf("%s - 0::%s AS %[1]s", list[i], c.Type)
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 func tableGroups(in []input) [][]input {
@@ -110,7 +126,7 @@ func (s *session) tableFile(ctx context.Context, src plan.Source, f input) (stri
 		where = append(where, d)
 	}
 	where = append(where, deletes...)
-	q := "SELECT " + columnList(src.Columns) + " FROM " + from + " AS firn_d"
+	q := "SELECT " + scanned(src.Columns) + " FROM " + from + " AS firn_d"
 	if len(where) > 0 {
 		q += " WHERE " + strings.Join(where, " AND ")
 	}
