@@ -91,7 +91,7 @@ func (b *build) writeManifests(ctx context.Context) ([]iceberg.ManifestFile, err
 	if len(files) == 0 {
 		return nil, nil
 	}
-	conv, err := newConverter(b.base, b.units[0])
+	conv, err := b.table.converter(b.base, b.units[0])
 	if err != nil {
 		return nil, newError(commit.CodeManifestInvalid, "describe the files for", b.table.name.String(), err)
 	}
@@ -124,6 +124,19 @@ func (b *build) writeManifests(ctx context.Context) ([]iceberg.ManifestFile, err
 	return all, nil
 }
 
+// converter makes the converter of a unit, or gives the last one again: an id
+// names one schema or spec in the life of a table.
+func (t *Table) converter(m *Metadata, u commit.Unit) (*converter, error) {
+	if c := t.conv; c != nil && t.convUUID == m.UUID() && c.version == m.meta.Version() && c.schema.ID == u.SchemaID && c.spec.ID() == u.SpecID {
+		return c, nil
+	}
+	c, err := newConverter(m, u)
+	if err == nil {
+		t.conv, t.convUUID = c, m.UUID()
+	}
+	return c, err
+}
+
 // writeManifest writes one manifest with at least one of the files and stops at
 // the target size. It returns how many it took.
 func (b *build) writeManifest(ctx context.Context, path string, conv *converter, files []*commit.File, target int64) (iceberg.ManifestFile, int, error) {
@@ -133,7 +146,7 @@ func (b *build) writeManifest(ctx context.Context, path string, conv *converter,
 	}
 	defer w.Abort()
 	out := &countingWriter{w: w}
-	mw, err := iceberg.NewManifestWriter(b.base.meta.Version(), out, conv.spec, conv.schema, b.snapshotID)
+	mw, err := newManifestWriter(b.base.meta.Version(), out, conv, b.snapshotID)
 	if err != nil {
 		return nil, 0, fmt.Errorf("manifest %s: %w", path, err)
 	}
@@ -142,47 +155,24 @@ func (b *build) writeManifest(ctx context.Context, path string, conv *converter,
 		if n%1024 == 0 && ctx.Err() != nil {
 			return nil, 0, ctx.Err()
 		}
-		df, err := conv.dataFile(files[n])
-		if err != nil {
-			return nil, 0, newError(commit.CodeManifestInvalid, "commit file", files[n].Path, err)
+		f := files[n]
+		partition, err := conv.partition(f)
+		if err = errors.Join(conv.check(f), err); err != nil {
+			return nil, 0, newError(commit.CodeManifestInvalid, "commit file", f.Path, err)
 		}
-		if err := mw.Add(iceberg.NewManifestEntry(iceberg.EntryStatusADDED, &b.snapshotID, nil, nil, df)); err != nil {
-			return nil, 0, fmt.Errorf("manifest %s: file %s: %w", path, files[n].Path, err)
+		if err := mw.add(f, partition); err != nil {
+			return nil, 0, fmt.Errorf("manifest %s: file %s: %w", path, f.Path, err)
 		}
 		n++
 	}
-	if err := mw.Close(); err != nil {
-		return nil, 0, fmt.Errorf("manifest %s: %w", path, err)
-	}
-	mf, err := mw.ToManifestFile(path, out.n)
+	mf, err := mw.close(path, func() int64 { return out.n })
 	if err != nil {
 		return nil, 0, fmt.Errorf("manifest %s: %w", path, err)
 	}
 	if err := w.Commit(ctx); err != nil {
 		return nil, 0, err
 	}
-	return withSummaries(mf, b.base.meta.Version()), n, nil
-}
-
-// withSummaries repairs the partition summaries. The library serialises the
-// bound of an empty string as a nil slice, which is written as "no bound"; with
-// contains_null false every reader then takes the manifest to hold nothing that
-// any filter could match, and prunes it with all its rows.
-func withSummaries(mf iceberg.ManifestFile, version int) iceberg.ManifestFile {
-	summaries := mf.Partitions()
-	for i := range summaries {
-		for _, b := range []*[]byte{summaries[i].LowerBound, summaries[i].UpperBound} {
-			if b != nil && *b == nil {
-				*b = []byte{}
-			}
-		}
-	}
-	nb := iceberg.NewManifestFile(version, mf.FilePath(), mf.Length(), mf.PartitionSpecID(), mf.SnapshotID()).
-		Content(mf.ManifestContent()).
-		AddedFiles(mf.AddedDataFiles()).ExistingFiles(mf.ExistingDataFiles()).DeletedFiles(mf.DeletedDataFiles()).
-		AddedRows(mf.AddedRows()).ExistingRows(mf.ExistingRows()).DeletedRows(mf.DeletedRows())
-	// Partitions copies bounds by slices.Clone, which keeps an empty slice.
-	return nb.Partitions(summaries).Build()
+	return mf, n, nil
 }
 
 // writtenList is a manifest list with the row id that follows it.

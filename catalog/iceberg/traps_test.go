@@ -354,3 +354,71 @@ func importsIceberg(f *ast.File) bool {
 		return strings.Contains(i.Path.Value, "apache/iceberg-go")
 	})
 }
+
+// The library gives the type of every decimal partition the name "fixed", so two
+// of them, as two uuids or two fixed of one length, make a schema that Avro
+// refuses; and it leaves out a scale of 0, without which PyIceberg can't read the
+// manifest.
+func TestTrap_PartitionsOfNamedTypes(t *testing.T) {
+	schema := ice.NewSchema(0,
+		ice.NestedField{ID: 1, Name: "d0", Type: ice.DecimalTypeOf(18, 0)}, ice.NestedField{ID: 2, Name: "d1", Type: ice.DecimalTypeOf(4, 1)},
+		ice.NestedField{ID: 3, Name: "u0", Type: ice.PrimitiveTypes.UUID}, ice.NestedField{ID: 4, Name: "u1", Type: ice.PrimitiveTypes.UUID},
+		ice.NestedField{ID: 5, Name: "f0", Type: ice.FixedTypeOf(3)}, ice.NestedField{ID: 6, Name: "f1", Type: ice.FixedTypeOf(3)},
+		ice.NestedField{ID: 7, Name: "d2", Type: ice.DecimalTypeOf(38, 0)},
+	)
+	var fields []ice.PartitionField
+	for i, f := range schema.Fields() {
+		fields = append(fields, ice.PartitionField{SourceIDs: []int{f.ID}, FieldID: 1000 + i, Name: f.Name, Transform: ice.IdentityTransform{}})
+	}
+	spec := ice.NewPartitionSpec(fields...)
+	f := newFixture(t, schema, &spec, nil)
+	u := func(last byte) []byte { return append(make([]byte, 15), last) }
+	tuples := [][][]byte{
+		{{0x0d, 0xe0, 0xb6, 0xb3, 0xa7, 0x63, 0xff, 0xff}, {0xff}, u(1), u(2), {1, 2, 3}, {4, 5, 6}, {0x80}},
+		{{0xf2, 0x1f, 0x49, 0x4c, 0x58, 0x9c, 0x00, 0x01}, {0x27, 0x0f}, u(3), nil, {0, 0, 0}, nil, {0x00, 0x80}},
+	}
+	var files []commit.File
+	for i, tuple := range tuples {
+		file := commit.File{Path: fmt.Sprintf("file://%s/data/%d.parquet", f.dir, i), Format: "PARQUET", Rows: 1, Size: 100}
+		for j, v := range tuple {
+			file.Partition = append(file.Partition, commit.PartitionValue{FieldID: 1000 + j, Null: v == nil, Value: v})
+		}
+		files = append(files, file)
+	}
+	f.append(f.unit("a", files...))
+	store := iceio.LocalFS{}
+	manifests, err := f.meta().CurrentSnapshot().Manifests(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range manifests {
+		raw, err := os.ReadFile(strings.TrimPrefix(m.FilePath(), "file://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(raw), `"scale":0`); n != 2 {
+			t.Errorf("the manifest's schema names a scale of 0 %d times, want 2", n)
+		}
+		for e, err := range m.Entries(store, false) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := e.DataFile().Partition()
+			got = append(got, fmt.Sprint(p[1000], " ", p[1001], " ", p[1002], " ", p[1003], " ", p[1004], " ", p[1005], " ", p[1006]))
+		}
+		if s := m.Partitions()[1]; s.ContainsNull || string(*s.LowerBound) != "\xff" || string(*s.UpperBound) != "\x27\x0f" {
+			t.Errorf("summary of d1: %+v", s)
+		}
+		if s := m.Partitions()[3]; !s.ContainsNull || string(*s.LowerBound) != string(u(2)) {
+			t.Errorf("summary of u1: %+v", s)
+		}
+	}
+	want := []string{
+		"999999999999999999 -0.1 00000000-0000-0000-0000-000000000001 00000000-0000-0000-0000-000000000002 [1 2 3] [4 5 6] -128",
+		"-999999999999999999 999.9 00000000-0000-0000-0000-000000000003 <nil> [0 0 0] <nil> 128",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("partitions\n%q, want\n%q", got, want)
+	}
+}
