@@ -19,6 +19,8 @@ import (
 // payload is what Send needs of a request.
 type payload struct {
 	change Change
+	// parent is the read that the request was built from.
+	parent *Metadata
 	// expired are metadata files that the table no longer lists once the
 	// change has landed.
 	expired []string
@@ -36,6 +38,7 @@ func (t *Table) Build(ctx context.Context, m commit.Metadata, units []commit.Uni
 	b := &build{table: t, base: base, units: units}
 	r, err := b.run(ctx)
 	if err != nil {
+		t.merger.forget(b.id.String())
 		err = newError(commit.CodeCatalog, "prepare commit to", t.name.String(), err)
 		return commit.Request{}, errors.Join(err, t.remove(ctx, b.paths))
 	}
@@ -69,7 +72,8 @@ func (b *build) run(ctx context.Context) (commit.Request, error) {
 		return commit.Request{}, err
 	}
 	// New manifests stand first, as every engine writes them; all inherited
-	// ones follow, those without live files too.
+	// ones follow, those without live files too, or what they were merged into.
+	inherited = b.table.merger.use(inherited, b.id.String(), b.snapshotID)
 	list, err := b.writeList(ctx, append(added, inherited...))
 	if err != nil {
 		return commit.Request{}, err
@@ -90,7 +94,7 @@ func (b *build) run(ctx context.Context) (commit.Request, error) {
 		Branch:        b.branch,
 		Seat:          b.base.Clock(),
 		MetadataFiles: b.paths,
-		Payload:       &payload{change: change, expired: expired},
+		Payload:       &payload{change: change, parent: b.base, expired: expired},
 	}
 	r.Seat.Number = b.seat(snapshot)
 	for _, u := range b.units {

@@ -3,6 +3,7 @@ package iceberg
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,7 +74,11 @@ type Table struct {
 	built *Metadata
 	// lists are the manifest lists of the last request's parent and of its own
 	// snapshot, one of which the next request inherits.
-	lists [2]manifestList
+	lists  [2]manifestList
+	merger merger
+	// conv is the converter of the last request.
+	conv     *converter
+	convUUID string
 }
 
 var _ commit.Table = (*Table)(nil)
@@ -84,7 +89,7 @@ func Open(o Options) *Table {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Table{name: o.Name, attach: o.Attach, store: o.Store, shared: o.Shared, now: o.Now}
+	return &Table{name: o.Name, attach: o.Attach, store: o.Store, shared: o.Shared, now: o.Now, merger: merger{store: o.Store}}
 }
 
 // Read implements commit.Table.
@@ -151,6 +156,7 @@ func (t *Table) Send(ctx context.Context, r commit.Request) commit.Answer {
 	}
 	a := t.attach.Send(ctx, p.change)
 	if a.Class == commit.AnswerOK {
+		t.tidy(ctx, p.parent, r.SnapshotID)
 		for _, f := range p.expired {
 			_ = t.store.Delete(ctx, f)
 		}
@@ -182,7 +188,20 @@ func (t *Table) First(ctx context.Context) error {
 // Discard implements commit.Table. It deletes nothing but what Build wrote for
 // this request.
 func (t *Table) Discard(ctx context.Context, r commit.Request) error {
-	return t.remove(ctx, r.MetadataFiles)
+	t.merger.forget(r.ID)
+	return t.remove(ctx, append(t.merger.unused(false), r.MetadataFiles...))
+}
+
+// tidy is what follows a commit that was acknowledged: merging manifests for one
+// to come, and deleting those merged ones that nothing needs any more. Both are
+// best effort.
+func (t *Table) tidy(ctx context.Context, base *Metadata, snapshot string) {
+	_ = t.remove(ctx, t.merger.unused(false))
+	if strings.Contains(t.lists[1].path, "/snap-"+snapshot+"-") {
+		if manifests, err := t.lists[1].parse(); err == nil {
+			t.merger.start(base, manifests)
+		}
+	}
 }
 
 func (t *Table) remove(ctx context.Context, files []string) error {
@@ -196,4 +215,7 @@ func (t *Table) remove(ctx context.Context, files []string) error {
 }
 
 // Close implements commit.Table.
-func (t *Table) Close() error { return nil }
+func (t *Table) Close() error {
+	t.merger.stop()
+	return t.remove(context.Background(), t.merger.unused(true))
+}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -198,8 +199,15 @@ func syncDir(dir string) error {
 	if err != nil {
 		return err
 	}
+	localSyncs.Add(1)
 	return errors.Join(d.Sync(), d.Close())
 }
+
+var localSyncs atomic.Int64
+
+// LocalSyncs counts the calls of fsync that this process has made for local
+// objects. Benchmarks print it.
+func LocalSyncs() int64 { return localSyncs.Load() }
 
 func (w *localWriter) Write(p []byte) (int, error) {
 	n, err := w.file.Write(p)
@@ -218,6 +226,7 @@ func (w *localWriter) Commit(ctx context.Context) error {
 		return err
 	}
 	w.done = true
+	localSyncs.Add(1)
 	err := w.file.Sync()
 	err = errors.Join(err, w.file.Close())
 	if err == nil {
