@@ -2,10 +2,12 @@ package scheduler
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/graph"
 )
 
@@ -239,6 +242,35 @@ func TestRoot14_RootOfAnEndedJobNeverRuns(t *testing.T) {
 	}
 }
 
+// countedCommitter counts the roots that got as far as the committer.
+type countedCommitter struct {
+	Committer
+	runs *atomic.Int32
+}
+
+func (c countedCommitter) Run(ctx context.Context, r committer.Root) (commit.Report, error) {
+	c.runs.Add(1)
+	return c.Committer.Run(ctx, r)
+}
+
+// The graph is asked right before the root starts, and its no is final, also for a
+// root that nobody has stopped.
+func TestRoot14_TheGraphsNoIsFinal(t *testing.T) {
+	var runs atomic.Int32
+	h := start(t, func(c *Config) {
+		c.newCommitter = func(c Config) Committer {
+			return countedCommitter{committer.New(committer.Config{Open: c.Catalogs.OpenTable}), &runs}
+		}
+	})
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	id := h.run(&firnpb.ExecuteRequest{Sql: insert}).GetJobId()
+	must(t, h.s.loop.call(t.Context(), func() { h.s.startRoot(h.s.state.jobs[id], graph.RunSchedulerRoot{Epoch: 1}) }))
+	h.s.roots.Wait()
+	if n := runs.Load(); n != 1 {
+		t.Fatalf("%d roots ran, want the first one only", n)
+	}
+}
+
 func TestRoot15_ResultStoredOnSuccess(t *testing.T) {
 	h := start(t, nil)
 	startExecutor(t, h.s, executorOptions{id: "e1"})
@@ -283,6 +315,29 @@ func TestRoot16_CancelWhileTheRootRuns(t *testing.T) {
 		// Nothing was committed, so the key runs again.
 		h.catalogs.set(func() { h.catalogs.build = nil })
 		wantState(t, h.run(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"}), graph.Succeeded, commit.CommitCommitted)
+	})
+	t.Run("and finds the commit made", func(t *testing.T) {
+		hold := newStop()
+		h := start(t, func(c *Config) {
+			c.newCommitter = func(c Config) Committer {
+				return slowCommitter{committer.New(committer.Config{Open: c.Catalogs.OpenTable}), hold}
+			}
+		})
+		defer close(hold.release)
+		startExecutor(t, h.s, executorOptions{id: "e1"})
+		id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
+		receive(t, hold.arrived, "root")
+		_, err := h.client.CancelJob(t.Context(), &firnpb.JobRequest{JobId: id})
+		must(t, err)
+		report := commit.Report{JobID: id, Key: "k", Table: committest.Name, Operation: commit.OperationAppend, State: commit.CommitCommitted, SnapshotID: "1"}
+		must(t, h.s.loop.call(t.Context(), func() {
+			(&rootRun{s: h.s, job: h.s.state.jobs[id], epoch: 1}).finished(report, nil)
+		}))
+		st := h.get(id)
+		wantState(t, st, graph.Cancelled, commit.CommitCommitted)
+		if len(st.GetInlineResult()) != 0 {
+			t.Fatal("a cancelled job has a result")
+		}
 	})
 	t.Run("after it", func(t *testing.T) {
 		h := start(t, nil)
