@@ -2,12 +2,10 @@ package scheduler
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -242,35 +240,6 @@ func TestRoot14_RootOfAnEndedJobNeverRuns(t *testing.T) {
 	}
 }
 
-// countedCommitter counts the roots that got as far as the committer.
-type countedCommitter struct {
-	Committer
-	runs *atomic.Int32
-}
-
-func (c countedCommitter) Run(ctx context.Context, r committer.Root) (commit.Report, error) {
-	c.runs.Add(1)
-	return c.Committer.Run(ctx, r)
-}
-
-// The graph is asked right before the root starts, and its no is final, also for a
-// root that nobody has stopped.
-func TestRoot14_TheGraphsNoIsFinal(t *testing.T) {
-	var runs atomic.Int32
-	h := start(t, func(c *Config) {
-		c.newCommitter = func(c Config) Committer {
-			return countedCommitter{committer.New(committer.Config{Open: c.Catalogs.OpenTable}), &runs}
-		}
-	})
-	startExecutor(t, h.s, executorOptions{id: "e1"})
-	id := h.run(&firnpb.ExecuteRequest{Sql: insert}).GetJobId()
-	must(t, h.s.loop.call(t.Context(), func() { h.s.startRoot(h.s.state.jobs[id], graph.RunSchedulerRoot{Epoch: 1}) }))
-	h.s.roots.Wait()
-	if n := runs.Load(); n != 1 {
-		t.Fatalf("%d roots ran, want the first one only", n)
-	}
-}
-
 func TestRoot15_ResultStoredOnSuccess(t *testing.T) {
 	h := start(t, nil)
 	startExecutor(t, h.s, executorOptions{id: "e1"})
@@ -500,50 +469,4 @@ func waitFor(t *testing.T, h *harness, yes func() bool) {
 		<-tick.C
 	}
 	t.Fatal("it didn't come to pass")
-}
-
-func TestRoot28_WholeJobFreedAtSuccess(t *testing.T) {
-	h := start(t, nil)
-	e := startExecutor(t, h.s, executorOptions{id: "e1"})
-	id := h.run(&firnpb.ExecuteRequest{Sql: "INSERT INTO mem.ns.t SELECT 2"}).GetJobId()
-	f := receive(t, e.freed, "free")
-	if f.GetJobId() != id || len(f.GetStages()) != 0 {
-		t.Fatalf("freed %v, want the whole job", f)
-	}
-	// The rows of a SELECT stay until their time to live ends, and go then.
-	h.close()
-	h = start(t, func(c *Config) { c.ResultTTL = 300 * time.Millisecond })
-	e = startExecutor(t, h.s, executorOptions{id: "e1"})
-	st := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1"})
-	if len(e.freed) != 0 {
-		t.Fatalf("freed %v at once", <-e.freed)
-	}
-	f = receive(t, e.freed, "free")
-	if f.GetJobId() != st.GetJobId() || len(f.GetStages()) != 1 || f.GetStages()[0] != 0 {
-		t.Fatalf("freed %v, want the final stage", f)
-	}
-}
-
-func TestRoot34_StageListEndsWithTheScheduler(t *testing.T) {
-	h := start(t, nil)
-	startExecutor(t, h.s, executorOptions{id: "e1"})
-	st := h.run(&firnpb.ExecuteRequest{Sql: "INSERT INTO mem.ns.t SELECT 2"})
-	var got []string
-	for _, s := range st.GetStages() {
-		got = append(got, s.GetId()+" "+s.GetState())
-	}
-	if s := strings.Join(got, ", "); s != "0 succeeded, 1 succeeded, scheduler succeeded" {
-		t.Fatal(s)
-	}
-	root := st.GetStages()[2]
-	if root.GetTasks() != 0 || root.GetAttempts() != 1 || root.GetRows() != 20 || root.GetFiles() != 2 || root.GetBytes() != 2000 ||
-		root.GetSnapshotId() == "" || root.GetStartedUnixMs() == 0 || root.GetEndedUnixMs() == 0 {
-		t.Fatalf("%v", root)
-	}
-	if !strings.HasPrefix(st.GetPlanText(), "scheduler root: commit append to mem.ns.t") {
-		t.Fatalf("plan:\n%s", st.GetPlanText())
-	}
-	if st.GetTasks() != parts+2 {
-		t.Fatalf("%d tasks", st.GetTasks())
-	}
 }

@@ -3,7 +3,9 @@ package scheduler
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
@@ -86,6 +88,56 @@ func TestRoot29_CancelledJobFreedAfterTheRootStopped(t *testing.T) {
 	wantState(t, h.get(id), graph.Cancelled, commit.CommitNone)
 }
 
+// countedCommitter counts the roots that got as far as the committer.
+type countedCommitter struct {
+	Committer
+	runs *atomic.Int32
+}
+
+func (c countedCommitter) Run(ctx context.Context, r committer.Root) (commit.Report, error) {
+	c.runs.Add(1)
+	return c.Committer.Run(ctx, r)
+}
+
+// The graph is asked right before the root starts, and its no is final, also for a
+// root that nobody has stopped.
+func TestRoot14_TheGraphsNoIsFinal(t *testing.T) {
+	var runs atomic.Int32
+	h := start(t, func(c *Config) {
+		c.newCommitter = func(c Config) Committer {
+			return countedCommitter{committer.New(committer.Config{Open: c.Catalogs.OpenTable}), &runs}
+		}
+	})
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	id := h.run(&firnpb.ExecuteRequest{Sql: insert}).GetJobId()
+	must(t, h.s.loop.call(t.Context(), func() { h.s.startRoot(h.s.state.jobs[id], graph.RunSchedulerRoot{Epoch: 1}) }))
+	h.s.roots.Wait()
+	if n := runs.Load(); n != 1 {
+		t.Fatalf("%d roots ran, want the first one only", n)
+	}
+}
+
+// panickingCommitter breaks before anything of a commit has begun.
+type panickingCommitter struct{ Committer }
+
+func (panickingCommitter) Run(context.Context, committer.Root) (commit.Report, error) { panic("bang") }
+
+// The committer catches panics of drivers; the root's own are caught here.
+func TestRoot17_PanicOutsideTheCommitterFailsTheJob(t *testing.T) {
+	h := start(t, func(c *Config) {
+		c.newCommitter = func(c Config) Committer {
+			return panickingCommitter{committer.New(committer.Config{Open: c.Catalogs.OpenTable})}
+		}
+	})
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	st := h.run(&firnpb.ExecuteRequest{Sql: insert})
+	wantState(t, st, graph.JobFailed, commit.CommitNone)
+	if text := wire.ErrorFromProto(st.GetError()).Error(); !strings.HasPrefix(text, rootPrefix) || !strings.Contains(text, "bang") {
+		t.Fatalf("error = %s", text)
+	}
+	wantState(t, h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1"}), graph.Succeeded, commit.CommitNone)
+}
+
 func TestRoot19_InlineResultIsAnArrowStream(t *testing.T) {
 	h := start(t, nil)
 	startExecutor(t, h.s, executorOptions{id: "e1"})
@@ -123,5 +175,51 @@ func TestRoot27_MessagesSayJobReasonAndWayOut(t *testing.T) {
 		if !strings.Contains(text, st.GetJobId()) || st.GetError().GetCause() == "" || st.GetError().GetHint() == "" || st.GetError().GetCode() == "" {
 			t.Errorf("mode %q: %v", req.GetMode(), st.GetError())
 		}
+	}
+}
+
+func TestRoot28_WholeJobFreedAtSuccess(t *testing.T) {
+	h := start(t, nil)
+	e := startExecutor(t, h.s, executorOptions{id: "e1"})
+	id := h.run(&firnpb.ExecuteRequest{Sql: "INSERT INTO mem.ns.t SELECT 2"}).GetJobId()
+	f := receive(t, e.freed, "free")
+	if f.GetJobId() != id || len(f.GetStages()) != 0 {
+		t.Fatalf("freed %v, want the whole job", f)
+	}
+	// The rows of a SELECT stay until their time to live ends, and go then.
+	h.close()
+	h = start(t, func(c *Config) { c.ResultTTL = 300 * time.Millisecond })
+	e = startExecutor(t, h.s, executorOptions{id: "e1"})
+	st := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1"})
+	if len(e.freed) != 0 {
+		t.Fatalf("freed %v at once", <-e.freed)
+	}
+	f = receive(t, e.freed, "free")
+	if f.GetJobId() != st.GetJobId() || len(f.GetStages()) != 1 || f.GetStages()[0] != 0 {
+		t.Fatalf("freed %v, want the final stage", f)
+	}
+}
+
+func TestRoot34_StageListEndsWithTheScheduler(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	st := h.run(&firnpb.ExecuteRequest{Sql: "INSERT INTO mem.ns.t SELECT 2"})
+	var got []string
+	for _, s := range st.GetStages() {
+		got = append(got, s.GetId()+" "+s.GetState())
+	}
+	if s := strings.Join(got, ", "); s != "0 succeeded, 1 succeeded, scheduler succeeded" {
+		t.Fatal(s)
+	}
+	root := st.GetStages()[2]
+	if root.GetTasks() != 0 || root.GetAttempts() != 1 || root.GetRows() != 20 || root.GetFiles() != 2 || root.GetBytes() != 2000 ||
+		root.GetSnapshotId() == "" || root.GetStartedUnixMs() == 0 || root.GetEndedUnixMs() == 0 {
+		t.Fatalf("%v", root)
+	}
+	if !strings.HasPrefix(st.GetPlanText(), "scheduler root: commit append to mem.ns.t") {
+		t.Fatalf("plan:\n%s", st.GetPlanText())
+	}
+	if st.GetTasks() != parts+2 {
+		t.Fatalf("%d tasks", st.GetTasks())
 	}
 }

@@ -24,9 +24,12 @@ func (a *Analyzer) completeTable(ctx context.Context, parts []string, session pl
 	last := len(parts) - 1
 	name := commit.TableName{Catalog: session.Catalog, Name: parts[last]}
 	incomplete := func(cause string) error {
+		hint := "Write catalog.namespace.table, or run USE catalog.namespace first."
+		if last == 0 && strings.ContainsAny(parts[0], "./") {
+			hint += fmt.Sprintf(" If %s is a file, its ending doesn't say of what kind: read it with read_parquet, read_csv or read_json.", parts[0])
+		}
 		return &commit.Error{
-			Code: commit.CodeSQLNameIncomplete, Op: "resolve table", Object: strings.Join(parts, "."),
-			Cause: fmt.Errorf("%s", cause), Hint: "Write catalog.namespace.table, or run USE catalog.namespace first.",
+			Code: commit.CodeSQLNameIncomplete, Op: "resolve table", Object: strings.Join(parts, "."), Cause: errors.New(cause), Hint: hint,
 		}
 	}
 	switch {

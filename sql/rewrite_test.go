@@ -423,6 +423,13 @@ func TestUnknownNames(t *testing.T) {
 	if !errors.As(err, &e) || !strings.Contains(e.Hint, "'x.parquet'") {
 		t.Errorf("%+v", e)
 	}
+	an := &sql.Analyzer{Catalogs: newCatalogs(t), Binder: newBinder(t), Parser: parser}
+	for q, want := range map[string]bool{"FROM 'dir/x.txt'": true, "FROM t": false} {
+		_, err := an.Bind(t.Context(), parseOne(t, q), plan.Session{}, testOptions)
+		if !errors.As(err, &e) || strings.Contains(e.Hint, "read_csv") != want {
+			t.Errorf("%s: %v", q, err)
+		}
+	}
 }
 
 func TestProbeErrors(t *testing.T) {
