@@ -36,6 +36,10 @@ race: ## run all tests under the race detector
 race-pure: ## run the tests of the pure packages under the race detector
 	go test -race $(PURE)
 
+.PHONY: explore
+explore: ## explore the commit protocol's step functions exhaustively (minutes; prints bounds and states)
+	FIRN_EXPLORE=full go test ./commit/committest -run '^TestExplore$$' -count=1 -timeout 30m -v
+
 .PHONY: lint
 lint: ## check style, import rules and that generated files are current
 	go tool $(TOOLS) golangci-lint run ./...

@@ -35,6 +35,10 @@ type Exploration struct {
 	// Faults bounds faults: lost, late and doubled copies, lost answers, 403,
 	// reads that fail or show the past.
 	Faults int
+	// Fresh: no read shows the past. A catalog that says 400 to a seat that is
+	// taken and then shows the table as it was before makes Firn refuse for
+	// no reason.
+	Fresh bool
 	// Takeovers bounds how often another scheduler takes over. The one before
 	// isn't stopped until a third takes over: it may go on at any time, or never.
 	Takeovers int

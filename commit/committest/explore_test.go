@@ -1,17 +1,106 @@
 package committest_test
 
 import (
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/commit/committest"
 )
 
-func TestExploreTry(t *testing.T) {
-	for _, e := range []committest.Exploration{
-		{Name: "one", Jobs: 1, Attempts: 1, Faults: 1, Takeovers: 1, Events: 1, Foreign: []string{"append", "rollback", "expire", "add column", "drop column"}, Deadline: true, Cancel: true},
-		{Name: "two", Jobs: 2, Attempts: 1, Faults: 1, Takeovers: 1, Events: 1, Foreign: []string{"append"}},
-	} {
-		r := committest.Explore(e)
-		t.Log(r, r.Ends)
+// everything is what others may do to the table.
+var everything = []string{"append", "other branch", "rollback", "newest", "replace", "truncate", "expire", "add column", "drop column", "reset ledger"}
+
+// catalogs are the kinds of catalogs that are explored.
+var catalogs = []struct {
+	name string
+	mode committest.Mode
+}{
+	{"seats", committest.Mode{}},
+	{"seats, no ledger", committest.Mode{NoLedger: true}},
+	{"stale seats answered 400", committest.Mode{StaleSeat400: true}},
+	{"pointer", committest.Mode{Pointer: true}},
+	{"tokens stripped", committest.Mode{StripTokens: true}},
+	{"only heads shown", committest.Mode{HeadsOnly: true}},
+	{"only heads shown, no ledger", committest.Mode{HeadsOnly: true, NoLedger: true}},
+	{"null parents unchecked", committest.Mode{NullParent: true}},
+	{"no seats", committest.Mode{NoSeat: true}},
+}
+
+// small is the setting that runs with every test: each kind of catalog, one
+// job, one fault, one takeover and one change by others.
+func small() (es []committest.Exploration) {
+	for _, c := range catalogs {
+		es = append(es, committest.Exploration{
+			Name: c.name, Mode: c.mode, Empty: c.mode.NullParent, Fresh: c.mode.StaleSeat400,
+			Jobs: 1, Faults: 1, Takeovers: 1, Events: 1, Foreign: everything,
+		})
 	}
+	return append(es,
+		committest.Exploration{Name: "cancel and deadline", Jobs: 1, Faults: 1, Takeovers: 1, Cancel: true, Deadline: true},
+		committest.Exploration{Name: "two attempts", Jobs: 1, Attempts: 2, Faults: 1, Takeovers: 1},
+		committest.Exploration{Name: "two jobs", Jobs: 2, Faults: 1, Takeovers: 1, Events: 1, Foreign: []string{"append"}},
+		committest.Exploration{Name: "two jobs, one poisoned", Jobs: 2, Poison: 2, Faults: 1},
+		committest.Exploration{Name: "one key twice", Jobs: 2, SameKey: true, Faults: 1, Takeovers: 1},
+	)
+}
+
+// full is the setting of make explore: the bounds of docs/explanation/proven.md, and
+// each pair of changes by others in each kind of catalog that has its own rules.
+func full() []committest.Exploration {
+	const limit = 1_200_000
+	es := small()
+	for i, a := range everything {
+		for _, b := range everything[:i] {
+			es = append(es, committest.Exploration{
+				Name: a + " and " + b, Jobs: 1, Faults: 1, Takeovers: 1, Events: 2, Foreign: []string{a, b}, Limit: limit,
+			})
+		}
+	}
+	for _, c := range catalogs[1:] {
+		es = append(es, committest.Exploration{
+			Name: c.name + ", two faults", Mode: c.mode, Empty: c.mode.NullParent, Fresh: c.mode.StaleSeat400,
+			Jobs: 1, Faults: 2, Takeovers: 1, Events: 1, Foreign: []string{"append", "rollback", "expire"}, Limit: limit,
+		})
+	}
+	return append(es,
+		committest.Exploration{Name: "cancel, deadline and one change", Jobs: 1, Faults: 1, Takeovers: 1, Cancel: true, Deadline: true, Events: 1, Foreign: everything, Limit: limit},
+		committest.Exploration{Name: "three changes, nobody takes over", Jobs: 1, Faults: 1, Events: 3, Foreign: everything, Limit: limit},
+		committest.Exploration{Name: "two attempts, all bounds", Jobs: 1, Attempts: 2, Faults: 2, Takeovers: 2, Events: 1, Foreign: []string{"append"}, Limit: limit},
+		committest.Exploration{Name: "two jobs, all bounds", Jobs: 2, Attempts: 2, Faults: 2, Takeovers: 2, Events: 1, Foreign: []string{"append"}, Limit: limit},
+		committest.Exploration{Name: "two overwrites", Operation: commit.OperationOverwrite, Jobs: 2, Faults: 1, Takeovers: 1, Events: 1, Foreign: []string{"rollback"}, Limit: limit},
+	)
+}
+
+// TestExplore explores the small setting, or the full one when FIRN_EXPLORE is
+// "full", and prints its bounds and the number of states.
+func TestExplore(t *testing.T) {
+	es := small()
+	if os.Getenv("FIRN_EXPLORE") == "full" {
+		es = full()
+		defer debug.SetGCPercent(debug.SetGCPercent(300)) // much of it lives on
+	}
+	var states, steps, cut atomic.Int64
+	t.Run("worlds", func(t *testing.T) {
+		for _, e := range es {
+			t.Run(strings.ReplaceAll(e.Name, " ", "_"), func(t *testing.T) {
+				t.Parallel()
+				r := committest.Explore(e)
+				t.Logf("%d jobs, %d attempts, %d faults, %d takeovers, %d changes by others of %v\n%s\nends: %v",
+					e.Jobs, max(e.Attempts, 1), e.Faults, e.Takeovers, e.Events, e.Foreign, r, r.Ends)
+				if r.Violation != "" {
+					t.Error(r)
+				}
+				states.Add(int64(r.States))
+				steps.Add(int64(r.Steps))
+				if !r.Complete {
+					cut.Add(1)
+				}
+			})
+		}
+	})
+	t.Logf("%d worlds, %d states, %d steps, %d cut short at their limit; every invariant held in every state", len(es), states.Load(), steps.Load(), cut.Load())
 }

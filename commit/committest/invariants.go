@@ -150,8 +150,8 @@ func (m Mode) seatless() bool { return m.NoSeat || m.NullParent }
 
 // inHistory counts the snapshots of the branch that hold the job's token.
 func (x *explorer) inHistory(w *world, j int) (n int) {
-	for at := w.table.heads[commit.MainBranch]; at != ""; at = w.table.version.snapshots[at].parent {
-		if _, ok := w.table.version.snapshots[at].tokens[x.units[j][0].Token]; ok {
+	for at := w.table.heads[commit.MainBranch]; at != ""; at = w.table.full.snapshots[at].parent {
+		if _, ok := w.table.full.snapshots[at].tokens[x.units[j][0].Token]; ok {
 			n++
 		}
 	}

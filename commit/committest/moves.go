@@ -106,7 +106,7 @@ func (x *explorer) event(c *world, name string) bool {
 	case "other branch":
 		x.change(c, func(v *version) { v.foreign("other", id) })
 	case "rollback":
-		s, shown := c.table.snapshots[head]
+		s, shown := c.table.full.snapshots[head]
 		if !shown {
 			return false
 		}
@@ -114,8 +114,8 @@ func (x *explorer) event(c *world, name string) bool {
 		c.rolledBack = true
 	case "newest": // set_current_snapshot
 		newest := head
-		for id, s := range c.table.snapshots {
-			if s.seat > c.table.snapshots[newest].seat {
+		for id, s := range c.table.full.snapshots {
+			if s.seat > c.table.full.snapshots[newest].seat {
 				newest = id
 			}
 		}
@@ -135,7 +135,7 @@ func (x *explorer) event(c *world, name string) bool {
 		x.change(c, func(v *version) { v.setHead(main, "") })
 		c.rolledBack = true
 	case "expire":
-		if len(c.table.snapshots) <= len(c.table.heads) {
+		if len(c.table.full.snapshots) <= len(c.table.heads) {
 			return false
 		}
 		x.change(c, (*version).expire)
@@ -245,8 +245,6 @@ func (x *explorer) procMoves(w *world, p int, out emit) {
 		})
 	case commit.Send:
 		x.sendMoves(w, number(a.Request.ID), do)
-	case commit.Wait:
-		do("wait", func(*world) commit.Event { return commit.Woke{} })
 	default:
 		panic(fmt.Sprintf("action %T isn't known here", a))
 	}
@@ -276,6 +274,10 @@ func (x *explorer) step(c *world, p int, ev commit.Event) {
 			q := x.build(c, a)
 			pr.todo = append(rest, pr.machine.Step(commit.BuildDone{Request: q}, c.now())...)
 			i--
+		case commit.Wait: // the read after it may come at any time
+			rest := slices.Clone(pr.todo[:i])
+			pr.todo = append(rest, pr.machine.Step(commit.Woke{}, c.now())...)
+			i--
 		}
 	}
 }
@@ -292,7 +294,7 @@ func (x *explorer) reads(w *world, do func(string, func(*world) commit.Event)) {
 		c.faults++
 		return commit.ReadDone{Err: errors.New("down")}
 	})
-	if w.prior != nil && !x.Mode.Pointer {
+	if w.prior != nil && !x.Mode.Pointer && !x.Fresh {
 		do("read the past", func(c *world) commit.Event {
 			c.faults++
 			return commit.ReadDone{Metadata: c.prior}

@@ -23,28 +23,28 @@ type world struct {
 	epoch        uint8
 	// requests are all that were built, numbered from 1; sends are the send
 	// records, air the copies under way, both by number.
-	requests    []*built
-	sends, air  []uint8
-	landed      uint32   // requests that landed, a bit each
-	times       [2]uint8 // how often each job's token landed
-	goneMeta    uint32   // requests whose metadata files were deleted
-	goneData    uint8    // data files that were deleted: job*2+attempt
-	faults      uint8
-	takeovers   uint8
-	events      uint8
-	late        bool
-	rolledBack  bool // others took snapshots away from the branch
-	expired     bool
-	dropped     bool // others dropped a column
-	denied      bool // somebody was answered 403
-	broke       string
-	misfits     uint8
-	fallenBlind bool
+	requests   []*built
+	sends, air []uint8
+	landed     uint32   // requests that landed, a bit each
+	times      [2]uint8 // how often each job's token landed
+	goneMeta   uint32   // requests whose metadata files were deleted
+	goneData   uint8    // data files that were deleted: job*2+attempt
+	faults     uint8
+	takeovers  uint8
+	events     uint8
+	late       bool
+	rolledBack bool // others took snapshots away from the branch
+	expired    bool
+	dropped    bool // others dropped a column
+	denied     bool // somebody was answered 403
+	broke      string
+	misfits    uint8
 }
 
-// sight is one version of the table as reads show it.
+// sight is one version of the table: what reads show of it, and all of it.
 type sight struct {
 	metadata
+	full version
 	code []byte
 }
 
@@ -109,7 +109,7 @@ func (x *explorer) first() *world {
 }
 
 func (x *explorer) look(v version) *sight {
-	s := &sight{metadata: v.read(x.Mode)}
+	s := &sight{metadata: v.read(x.Mode), full: v}
 	b := binary.AppendVarint(nil, v.clock)
 	b = append(b, v.pointer...)
 	for _, k := range slices.Sorted(maps.Keys(v.heads)) {
@@ -127,7 +127,7 @@ func (x *explorer) look(v version) *sight {
 
 // change puts a new version in place of the table.
 func (x *explorer) change(w *world, f func(v *version)) {
-	v := w.table.version.clone()
+	v := w.table.full.clone()
 	f(&v)
 	if x.Mode.Pointer {
 		n, _ := strconv.Atoi(v.pointer)
@@ -191,8 +191,6 @@ func actionCode(a commit.Action) string {
 		return "J" + a.Request.ID
 	case commit.Send:
 		return "S" + a.Request.ID
-	case commit.Wait:
-		return "W"
 	case commit.Finish:
 		return "F" + string(a.Token[:]) + OutcomeText(a.Outcome)
 	default:
@@ -269,7 +267,7 @@ func (x *explorer) arrive(w *world, n uint8) commit.Answer {
 		}
 	}
 	head := w.table.heads[p.branch]
-	next, misfits, ans := w.table.apply(x.Mode, p)
+	next, misfits, ans := w.table.full.apply(x.Mode, p)
 	if ans.Class != commit.AnswerOK {
 		return ans
 	}
