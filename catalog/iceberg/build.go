@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"sync"
 
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
 )
 
 // payload is what Send needs of a request.
@@ -37,6 +40,10 @@ func (t *Table) Build(ctx context.Context, m commit.Metadata, units []commit.Uni
 	}
 	b := &build{table: t, base: base, units: units}
 	r, err := b.run(ctx)
+	if err == nil {
+		err = b.pending.flush(ctx)
+	}
+	b.pending.abort()
 	if err != nil {
 		t.merger.forget(b.id.String())
 		err = newError(commit.CodeCatalog, "prepare commit to", t.name.String(), err)
@@ -57,6 +64,8 @@ type build struct {
 	parent     *table.Snapshot
 	// paths is what was written, or may have been.
 	paths []string
+	// pending is what isn't visible and durable yet.
+	pending pending
 }
 
 func (b *build) run(ctx context.Context) (commit.Request, error) {
@@ -74,7 +83,7 @@ func (b *build) run(ctx context.Context) (commit.Request, error) {
 	// New manifests stand first, as every engine writes them; all inherited
 	// ones follow, those without live files too, or what they were merged into.
 	inherited = b.table.merger.use(inherited, b.id.String(), b.snapshotID)
-	list, err := b.writeList(ctx, append(added, inherited...))
+	list, err := b.writeList(append(added, inherited...))
 	if err != nil {
 		return commit.Request{}, err
 	}
@@ -83,7 +92,7 @@ func (b *build) run(ctx context.Context) (commit.Request, error) {
 		return commit.Request{}, err
 	}
 	snapshot := b.snapshot(list, summary)
-	change, expired, err := b.change(ctx, snapshot)
+	change, expired, err := b.change(snapshot)
 	if err != nil {
 		return commit.Request{}, err
 	}
@@ -101,6 +110,41 @@ func (b *build) run(ctx context.Context) (commit.Request, error) {
 		r.Tokens = append(r.Tokens, u.Token)
 	}
 	return r, nil
+}
+
+// pending are objects that were written and not made visible. They become
+// durable together: the pointer is swapped after all of them are, and their order
+// doesn't matter before that. It is safe for concurrent use.
+type pending struct {
+	mu      sync.Mutex
+	commits []func(context.Context) error
+	aborts  []func()
+}
+
+func (p *pending) add(commit func(context.Context) error, abort func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.commits, p.aborts = append(p.commits, commit), append(p.aborts, abort)
+}
+
+func (p *pending) put(store objstore.Store, path string, raw []byte) {
+	p.add(func(ctx context.Context) error { return store.PutIfAbsent(ctx, path, raw) }, func() {})
+}
+
+func (p *pending) flush(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for _, f := range p.commits {
+		g.Go(func() error { return f(ctx) })
+	}
+	return g.Wait()
+}
+
+// abort drops what flush didn't commit.
+func (p *pending) abort() {
+	for _, f := range p.aborts {
+		f()
+	}
 }
 
 // seat is the number that the request claims, 0 for none: it is never taken for
@@ -220,7 +264,7 @@ func (b *build) snapshot(list writtenList, summary *table.Summary) *table.Snapsh
 // change makes the request. For a pointer catalog the new metadata file is
 // written here; the pointer that is swapped from is the one that base was read
 // at, which stands for every assertion at once.
-func (b *build) change(ctx context.Context, s *table.Snapshot) (Change, []string, error) {
+func (b *build) change(s *table.Snapshot) (Change, []string, error) {
 	meta := b.base.meta
 	c := Change{RequestID: b.id.String(), Updates: []table.Update{table.NewAddSnapshotUpdate(s), b.refUpdate()}}
 	var ledger *commit.Ledger
@@ -249,10 +293,11 @@ func (b *build) change(ctx context.Context, s *table.Snapshot) (Change, []string
 	c.From = b.base.pointer
 	c.To = nextMetadataPath(next, c.From, b.id.String())
 	b.paths = append(b.paths, c.To)
-	built, err := writeNext(ctx, b.table.store, c.To, b.base, next, s)
+	built, raw, err := encodeMetadata(c.To, b.base, next, s)
 	if err != nil {
 		return c, nil, err
 	}
+	b.pending.put(b.table.store, c.To, raw)
 	built.ledger = ledger
 	b.table.built = built
 	return c, expiredMetadata(meta, next), nil

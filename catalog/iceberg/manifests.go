@@ -144,7 +144,12 @@ func (b *build) writeManifest(ctx context.Context, path string, conv *converter,
 	if err != nil {
 		return nil, 0, err
 	}
-	defer w.Abort()
+	kept := false
+	defer func() {
+		if !kept {
+			w.Abort()
+		}
+	}()
 	out := &countingWriter{w: w}
 	mw, err := newManifestWriter(b.base.meta.Version(), out, conv, b.snapshotID)
 	if err != nil {
@@ -169,9 +174,8 @@ func (b *build) writeManifest(ctx context.Context, path string, conv *converter,
 	if err != nil {
 		return nil, 0, fmt.Errorf("manifest %s: %w", path, err)
 	}
-	if err := w.Commit(ctx); err != nil {
-		return nil, 0, err
-	}
+	b.pending.add(w.Commit, w.Abort)
+	kept = true
 	return mf, n, nil
 }
 
@@ -181,7 +185,7 @@ type writtenList struct {
 	nextRowID int64
 }
 
-func (b *build) writeList(ctx context.Context, manifests []iceberg.ManifestFile) (writtenList, error) {
+func (b *build) writeList(manifests []iceberg.ManifestFile) (writtenList, error) {
 	var buf bytes.Buffer
 	var lw *iceberg.ManifestListWriter
 	var err error
@@ -206,9 +210,7 @@ func (b *build) writeList(ctx context.Context, manifests []iceberg.ManifestFile)
 		l.nextRowID = *next
 	}
 	b.paths = append(b.paths, l.path)
-	if err := b.table.store.PutIfAbsent(ctx, l.path, buf.Bytes()); err != nil {
-		return writtenList{}, err
-	}
+	b.pending.put(b.table.store, l.path, buf.Bytes())
 	b.table.lists[1] = manifestList{path: l.path, raw: buf.Bytes()}
 	return l, nil
 }

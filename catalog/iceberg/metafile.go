@@ -66,29 +66,32 @@ func readAll(ctx context.Context, store objstore.Store, location string) ([]byte
 	return b, nil
 }
 
-// WriteMetadata writes a metadata file under a name that isn't taken. The name
-// says whether it is compressed.
+// WriteMetadata writes a metadata file under a name that isn't taken.
 func WriteMetadata(ctx context.Context, store objstore.Store, location string, m table.Metadata) error {
 	raw, err := json.Marshal(m)
+	if err == nil {
+		raw, err = compressed(location, raw)
+	}
 	if err != nil {
 		return fmt.Errorf("metadata file %s: %w", location, err)
 	}
-	return writeMetadata(ctx, store, location, raw)
+	return store.PutIfAbsent(ctx, location, raw)
 }
 
-func writeMetadata(ctx context.Context, store objstore.Store, location string, raw []byte) error {
-	if strings.HasSuffix(location, ".gz.metadata.json") {
-		var buf bytes.Buffer
-		z := gzip.NewWriter(&buf)
-		if _, err := z.Write(raw); err != nil {
-			return err
-		}
-		if err := z.Close(); err != nil {
-			return err
-		}
-		raw = buf.Bytes()
+// compressed compresses a metadata file if its name says that it is.
+func compressed(location string, raw []byte) ([]byte, error) {
+	if !strings.HasSuffix(location, ".gz.metadata.json") {
+		return raw, nil
 	}
-	return store.PutIfAbsent(ctx, location, raw)
+	var buf bytes.Buffer
+	z := gzip.NewWriter(&buf)
+	if _, err := z.Write(raw); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
 }
 
 // FirstMetadataPath is where the first metadata file of a table goes.

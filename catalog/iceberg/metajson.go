@@ -2,7 +2,6 @@ package iceberg
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,8 +11,6 @@ import (
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
-
-	"github.com/firn-project/firn/internal/objstore"
 )
 
 // metaJSON is a metadata file without what grows with the table's history. The
@@ -126,18 +123,21 @@ func (m *Metadata) encodedSnapshots() ([]byte, error) {
 	return m.snapshots, nil
 }
 
-// writeNext writes the metadata file of a table with one more snapshot and
-// returns its Metadata.
-func writeNext(ctx context.Context, store objstore.Store, location string, base *Metadata, meta table.Metadata, added *table.Snapshot) (*Metadata, error) {
+// encodeMetadata encodes the metadata file of a table with one more snapshot and
+// gives the Metadata that it will be read as.
+func encodeMetadata(location string, base *Metadata, meta table.Metadata, added *table.Snapshot) (*Metadata, []byte, error) {
 	next := newMetadata(base.name, meta, location, base.swaps)
 	next.base, next.added = base, added
 	raw, snapshots, err := encodeNext(base, meta, added)
+	if err == nil && raw == nil {
+		raw, err = json.Marshal(meta)
+	}
+	if err == nil {
+		raw, err = compressed(location, raw)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("metadata file %s: %w", location, err)
+		return nil, nil, fmt.Errorf("metadata file %s: %w", location, err)
 	}
 	next.snapshots = snapshots
-	if raw == nil {
-		return next, WriteMetadata(ctx, store, location, meta)
-	}
-	return next, writeMetadata(ctx, store, location, raw)
+	return next, raw, nil
 }
