@@ -97,6 +97,9 @@ func (s *Server) Stop(t testing.TB) {
 	}
 }
 
+// PID is the process's id.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 // Kill ends the process at once, as a crash would.
 func (s *Server) Kill() {
 	_ = s.cmd.Process.Kill()
