@@ -1,6 +1,7 @@
 package iceberg
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -33,7 +34,12 @@ func (f fileIO) Open(name string) (iceio.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &file{Object: o, SectionReader: io.NewSectionReader(o, 0, o.Size()), name: name}, nil
+	head, length := renamedHeader(bufio.NewReader(io.NewSectionReader(o, 0, o.Size())))
+	if head == nil {
+		return &file{Object: o, SectionReader: io.NewSectionReader(o, 0, o.Size()), name: name}, nil
+	}
+	whole := io.NewSectionReader(&spliced{head, length, o}, 0, o.Size()-length+int64(len(head)))
+	return &file{Object: o, SectionReader: whole, name: name}, nil
 }
 
 func (f fileIO) Stat(name string) (fs.FileInfo, error) {
