@@ -216,6 +216,10 @@ const (
 	CodeBadRequest Code = "FIRN-6021"
 	// CodeJournal: journal can't be used.
 	CodeJournal Code = "FIRN-6022"
+	// CodeJournalFull: journal's disk is full.
+	CodeJournalFull Code = "FIRN-6023"
+	// CodeJournalDeposed: journal taken over.
+	CodeJournalDeposed Code = "FIRN-6024"
 	// CodeUnreachable: scheduler not reached.
 	CodeUnreachable Code = "FIRN-7001"
 	// CodeProtocol: answer not understood.
@@ -349,6 +353,8 @@ var codeInfos = map[Code]CodeInfo{
 	CodeUnitUnresolved:          {Code: CodeUnitUnresolved, Kind: "unknown", Title: "earlier commit under this key not resolved", Cause: "A job with the same key sent a commit whose outcome isn't proven yet.", Hint: "`firn commit retry JOB` looks the token up in the table and commits the files that are there already."},
 	CodeBadRequest:              {Code: CodeBadRequest, Kind: "invalid", Title: "request not understood", Cause: "A field of the request has a value that the scheduler doesn't accept.", Hint: "See the cause."},
 	CodeJournal:                 {Code: CodeJournal, Kind: "failed", Title: "journal can't be used", Cause: "The scheduler's journal can't be read or written.", Hint: "Check the scheduler's directory: space, permissions, and that it was written by this version."},
+	CodeJournalFull:             {Code: CodeJournalFull, Kind: "failed", Title: "journal's disk is full", Cause: "No space is left for the scheduler's journal. No new statement is taken; commits in flight are finished.", Hint: "Free space on the disk of the scheduler's directory; statements are taken again then."},
+	CodeJournalDeposed:          {Code: CodeJournalDeposed, Kind: "failed", Title: "journal taken over", Cause: "Another process has opened the journal that this one worked with. This one can neither send nor delete anything any more.", Hint: "Stop this process."},
 	CodeUnreachable:             {Code: CodeUnreachable, Kind: "failed", Title: "scheduler not reached", Cause: "No scheduler answers at the address, or the connection to it broke.", Hint: "Check the address and that the scheduler runs. Jobs that were already submitted go on."},
 	CodeProtocol:                {Code: CodeProtocol, Kind: "failed", Title: "answer not understood", Cause: "The other side answered something that this version doesn't understand.", Hint: "Use one version of Firn everywhere; `firn version` shows it."},
 	CodeBadCall:                 {Code: CodeBadCall, Kind: "invalid", Title: "request not complete", Cause: "A call of the Go client or a pipeline lacks something or holds something that can't be.", Hint: "The message says what."},

@@ -70,10 +70,30 @@ func (c *fakeCatalogs) Pin(_ context.Context, name commit.TableName) (plan.Pinne
 func (c *fakeCatalogs) OpenTable(context.Context, commit.TableName) (commit.Table, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// The committer keeps a table open, so what a test sets counts for it too.
 	d := committest.NewDriver(c.table)
-	d.BeforeBuild, d.BeforeSend = c.build, c.send
-	err := d.Inject(c.faults...)
-	return d, err
+	hook := func(f *func()) func() {
+		return func() {
+			var run func()
+			if c.set(func() { run = *f }); run != nil {
+				run()
+			}
+		}
+	}
+	d.BeforeBuild = hook(&c.build)
+	send := hook(&c.send)
+	d.BeforeSend = func() {
+		send()
+		c.set(func() {
+			if len(c.faults) > 0 {
+				if err := d.Inject(c.faults[0]); err != nil {
+					panic(err)
+				}
+				c.faults = c.faults[1:]
+			}
+		})
+	}
+	return d, nil
 }
 
 func (c *fakeCatalogs) set(f func()) {

@@ -10,14 +10,19 @@ import (
 const jobColumns = `id, namespace, key, fingerprint, statement, sql, tbl, state, commit_state, error, status, submitted_ms, ended_ms`
 
 // PutJob implements Journal.
-func (j *SQLite) PutJob(ctx context.Context, r Job) error {
-	_, err := j.db.ExecContext(ctx, `
+func (j *SQLite) PutJob(ctx context.Context, r Job) error { return j.Write(ctx, Batch{Jobs: []Job{r}}) }
+
+func putJob(ctx context.Context, tx *sql.Tx, r Job) error {
+	_, err := tx.ExecContext(ctx, `
 		INSERT INTO jobs (`+jobColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, commit_state = excluded.commit_state,
 			error = excluded.error, status = excluded.status, tbl = excluded.tbl, ended_ms = excluded.ended_ms`,
 		r.ID, r.Namespace, r.Key, r.Fingerprint, r.Statement, r.SQL, r.Table, r.State, string(r.Commit), r.Error, blob(r.Status),
 		millis(r.Submitted), millis(r.Ended))
-	return problem("record job", r.ID, err)
+	if err == nil && r.Submission != nil {
+		_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO submissions VALUES (?, ?)`, r.ID, r.Submission)
+	}
+	return err
 }
 
 // Job implements Journal.
@@ -46,8 +51,8 @@ func (j *SQLite) Jobs(ctx context.Context, f Filter) ([]Job, error) {
 		limit = -1
 	}
 	rows, err := j.db.QueryContext(ctx, `SELECT `+jobColumns+` FROM jobs
-		WHERE (? = '' OR state = ?) AND (NOT ? OR ended_ms = 0) ORDER BY seq DESC LIMIT ?`,
-		f.State, f.State, f.Running, limit)
+		WHERE (? = '' OR state = ?) AND (NOT ? OR ended_ms = 0) AND (? = '' OR tbl = ?) ORDER BY seq DESC LIMIT ?`,
+		f.State, f.State, f.Running, f.Table, f.Table, limit)
 	if err != nil {
 		return nil, problem("list jobs", "", err)
 	}

@@ -12,14 +12,49 @@ import (
 var ErrNotFound = errors.New("not in the journal")
 
 // Journal is the durable record. It is safe for concurrent use; every method
-// that writes is atomic and durable when it returns.
+// that writes is one transaction and durable when it returns.
+//
+// # Epochs
+//
+// Opening a journal takes its epoch: a number in the journal that grows with
+// each opening. Every write compares the number in its own transaction, so a
+// process that was stalled while another one took the journal over changes
+// nothing any more: each of its writes fails with ErrDeposed. As nothing is
+// sent to a table before its send record is written, and nothing is deleted
+// before that is on record, it sends and deletes nothing either.
+//
+// # Incarnations
+//
+// A journal that was restored from a copy may have forgotten sends. Its
+// incarnation is another one then, and a unit that was sealed in an earlier
+// incarnation counts as sent, whatever its records say.
+//
+// Package journaltest holds the tests that every implementation passes.
 type Journal interface {
 	// Incarnation is a UUID made with the journal. It changes when a journal is
 	// restored or lost, which is when earlier sends may be unknown to it.
 	Incarnation() string
+	// Epoch is the epoch that this opening took.
+	Epoch() int64
+	// Remembers is since when the journal remembers: when it was made, or the
+	// end of what was pruned from it, whichever is later.
+	Remembers(ctx context.Context) (time.Time, error)
 
-	// PutJob writes a job, replacing what was there under its id.
+	// Write makes everything of a batch durable at once, or nothing.
+	Write(ctx context.Context, b Batch) error
+	// PutJob is Write with one job.
 	PutJob(ctx context.Context, j Job) error
+	// Submission reads what the job was submitted with.
+	Submission(ctx context.Context, jobID string) ([]byte, error)
+	// Plan reads what Write kept of a job's plan.
+	Plan(ctx context.Context, jobID string) ([]byte, error)
+	// Attempts lists the attempts of a job, in the order of their start.
+	Attempts(ctx context.Context, jobID string) ([]Attempt, error)
+	// Executors lists the executors that are registered.
+	Executors(ctx context.Context) ([]Executor, error)
+	// Origin fixes the seat of a table at which a token's key was first
+	// accepted, and returns it: the first one counts.
+	Origin(ctx context.Context, t commit.Token, seat commit.Seat) (commit.Seat, error)
 	// Job reads one job.
 	Job(ctx context.Context, id string) (Job, error)
 	// JobByKey reads the newest job that was submitted under a key.
@@ -27,8 +62,11 @@ type Journal interface {
 	// Jobs lists jobs, newest first.
 	Jobs(ctx context.Context, f Filter) ([]Job, error)
 
-	// Seal writes a unit, which has not been sent since, with its manifest. A
-	// unit that was parked is sealed again when it is driven again.
+	// Seal fixes the unit of a job, with its manifest. Sealing the same content
+	// again changes nothing, unless the unit was refused: it is then sealed
+	// again. Other content takes the place of a unit only when nothing of that
+	// can land any more: it was refused, or it was never sent. Anything else is
+	// ErrSealed.
 	Seal(ctx context.Context, u Unit, manifest []byte) error
 	// Send writes that a request is about to be sent. Each of its tokens must be
 	// that of a sealed unit; when several jobs sealed one, the last is meant.
@@ -38,6 +76,15 @@ type Journal interface {
 	// Drop writes that a unit's files were given up. It refuses, with
 	// ErrNotDroppable, a unit that may be in a table, or may still get there.
 	Drop(ctx context.Context, jobID string) error
+	// Deleting writes that files of a job are about to be deleted. It must be
+	// durable before the first of them is. The last state that is on record
+	// decides in the same transaction: for a job that runs, and for a unit that
+	// is sealed, sent or unknown, it refuses with ErrNotDroppable; for a unit that was
+	// committed it does so unless the caller has compared the paths with what
+	// the table holds (loser).
+	Deleting(ctx context.Context, jobID string, paths []string, loser bool) error
+	// Deleted lists the files of a job that Deleting named.
+	Deleted(ctx context.Context, jobID string) ([]string, error)
 	// Unit reads the unit of a job.
 	Unit(ctx context.Context, jobID string) (Unit, error)
 	// Unresolved names the job whose unit of this token was sent and may be in
@@ -50,12 +97,110 @@ type Journal interface {
 	// Sends lists the send records that name a token, in the order of sending.
 	Sends(ctx context.Context, t commit.Token) ([]Send, error)
 
+	// Prune forgets the jobs that ended before a time, with everything of them,
+	// except those whose unit waits to be driven. It returns how many.
+	Prune(ctx context.Context, before time.Time) (int, error)
+
 	// Close releases the journal. No other method may be called after it.
 	Close() error
 }
 
-// ErrNotDroppable is wrapped when a unit's files may be in a table.
-var ErrNotDroppable = errors.New("the unit's files may be in the table")
+// Errors that are wrapped.
+var (
+	// ErrNotDroppable: a unit's files may be in a table.
+	ErrNotDroppable = errors.New("the unit's files may be in the table")
+	// ErrSealed: the job has sealed another content.
+	ErrSealed = errors.New("another content was sealed before")
+	// ErrDeposed: another process has taken the journal over.
+	ErrDeposed = errors.New("another process has taken the journal over")
+)
+
+// Batch is what becomes durable together. Within one batch the order is that
+// of the fields.
+type Batch struct {
+	// Jobs replace what was there under their ids.
+	Jobs []Job
+	// Plans are bound plans, by job.
+	Plans []Plan
+	// Gone are executors that were lost, Executors those that have registered.
+	Gone      []Executor
+	Executors []Executor
+	// Started are attempts that are about to be handed out, Accepted those that
+	// succeeded and count, Ended those that don't: they failed, were stopped, or
+	// their output was lost.
+	Started  []Attempt
+	Accepted []Accepted
+	Ended    []string
+}
+
+// Empty says whether there is nothing to write.
+func (b *Batch) Empty() bool {
+	return len(b.Jobs)+len(b.Plans)+len(b.Gone)+len(b.Executors)+len(b.Started)+len(b.Accepted)+len(b.Ended) == 0
+}
+
+// Add appends another batch. What it writes comes after what b writes, except
+// that an executor which is lost in it and registered in b stays: a lost
+// executor is named with its incarnation, so the order between the two doesn't
+// matter.
+func (b *Batch) Add(o Batch) {
+	b.Jobs = append(b.Jobs, o.Jobs...)
+	b.Plans = append(b.Plans, o.Plans...)
+	b.Gone = append(b.Gone, o.Gone...)
+	b.Executors = append(b.Executors, o.Executors...)
+	b.Started = append(b.Started, o.Started...)
+	b.Accepted = append(b.Accepted, o.Accepted...)
+	b.Ended = append(b.Ended, o.Ended...)
+}
+
+// Plan is the bound plan of a job. Its bytes are the scheduler's own; they hold
+// no credentials.
+type Plan struct {
+	JobID string
+	Body  []byte
+}
+
+// Executor is a registered executor.
+type Executor struct {
+	ID, Incarnation string
+	// Control and Flight are its addresses.
+	Control, Flight string
+	Slots           int
+	Memory          int64
+}
+
+// AttemptState is what the journal knows of an attempt.
+type AttemptState string
+
+// States of an attempt.
+const (
+	AttemptStarted  AttemptState = "started"
+	AttemptAccepted AttemptState = "accepted"
+	AttemptEnded    AttemptState = "ended"
+)
+
+// Attempt is one attempt of a task.
+type Attempt struct {
+	ID, JobID                 string
+	Stage, Task, StageAttempt int
+	// Executor runs it, in the incarnation named.
+	Executor, Incarnation string
+	// Prefix is where it writes data files; empty when it writes none. Files of
+	// other attempts may lie there too: theirs are told apart by the attempt's
+	// id, which is in each name.
+	Prefix  string
+	Started time.Time
+
+	// State and Status are the journal's.
+	State AttemptState
+	// Status is what it was accepted with.
+	Status []byte
+}
+
+// Accepted is an attempt that counts, with the status that it succeeded with.
+type Accepted struct {
+	ID     string
+	Status []byte
+}
 
 // Job is what is kept of a job.
 type Job struct {
@@ -74,6 +219,9 @@ type Job struct {
 	Error string
 	// Status is the whole status as clients get it.
 	Status []byte
+	// Submission is what the job was submitted with, as the scheduler wrote it;
+	// see Journal.Submission. It is written only, and nil leaves what was there.
+	Submission []byte
 	// Ended is zero while the job runs.
 	Submitted, Ended time.Time
 }
@@ -84,6 +232,8 @@ type Filter struct {
 	State string
 	// Running picks the jobs that have not ended.
 	Running bool
+	// Table picks the jobs that write to it.
+	Table string
 	// Limit is the most jobs to return; 0 for all.
 	Limit int
 }
@@ -119,13 +269,21 @@ type Unit struct {
 	Files, Rows, Bytes   int64
 	Tasks                int
 	Sealed               time.Time
+	// Origin is commit.Unit's.
+	Origin commit.Seat
 
 	// State and what follows are the journal's: Seal ignores them.
 	State  UnitState
 	Reason commit.Reason
 	Cause  string
+	// Quarantine and Other are those of its outcome.
+	Quarantine, Other bool
 	// Sends is the number of send records that name the token.
 	Sends int
+	// Incarnation is the journal's at the time of the seal.
+	Incarnation string
+	// Since is when it came into its state.
+	Since time.Time
 }
 
 // Waits says whether the unit waits to be driven: what became of it is unknown,
@@ -159,4 +317,10 @@ type Outcome struct {
 	State  commit.State
 	Reason commit.Reason
 	Cause  string
+	// Quarantine: refused, but a request of it isn't dead yet, so that its files
+	// stay.
+	Quarantine bool
+	// Other: committed by another submission of the same key, so that the
+	// unit's own files are losers.
+	Other bool
 }

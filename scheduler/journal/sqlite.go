@@ -7,61 +7,29 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"time"
 
-	"github.com/google/uuid"
 	_ "modernc.org/sqlite" // the driver named "sqlite"
 
 	"github.com/firn-project/firn/commit"
 )
 
-// schemaVersion is kept in the file (PRAGMA user_version). A journal of a later
-// version is refused, one of an earlier version migrated.
-const schemaVersion = 1
-
-const schema = `
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE jobs (
-	seq INTEGER PRIMARY KEY AUTOINCREMENT,
-	id TEXT NOT NULL UNIQUE,
-	namespace TEXT NOT NULL, key TEXT NOT NULL, fingerprint TEXT NOT NULL,
-	statement TEXT NOT NULL, sql TEXT NOT NULL, tbl TEXT NOT NULL,
-	state TEXT NOT NULL, commit_state TEXT NOT NULL, error TEXT NOT NULL,
-	status BLOB NOT NULL,
-	submitted_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL
-) STRICT;
-CREATE INDEX jobs_by_key ON jobs (namespace, key, seq);
-CREATE INDEX jobs_by_state ON jobs (state, seq);
-CREATE TABLE units (
-	job_id TEXT PRIMARY KEY,
-	namespace TEXT NOT NULL, key TEXT NOT NULL,
-	token TEXT NOT NULL, digest TEXT NOT NULL,
-	table_name TEXT NOT NULL, table_uuid TEXT NOT NULL, branch TEXT NOT NULL,
-	operation TEXT NOT NULL, schema_id INTEGER NOT NULL, spec_id INTEGER NOT NULL,
-	schema_json BLOB NOT NULL, spec_json BLOB NOT NULL,
-	prefix TEXT NOT NULL, files INTEGER NOT NULL, row_count INTEGER NOT NULL,
-	bytes INTEGER NOT NULL, tasks INTEGER NOT NULL, sealed_ms INTEGER NOT NULL,
-	state TEXT NOT NULL, reason TEXT NOT NULL, cause TEXT NOT NULL
-) STRICT;
-CREATE TABLE manifests (job_id TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT;
-CREATE TABLE sends (
-	request_id TEXT PRIMARY KEY,
-	snapshot_id TEXT NOT NULL, head TEXT NOT NULL,
-	seat INTEGER NOT NULL, pointer TEXT NOT NULL, metadata_files TEXT NOT NULL,
-	at_ms INTEGER NOT NULL
-) STRICT;
-CREATE TABLE sent_tokens (
-	token TEXT NOT NULL, request_id TEXT NOT NULL REFERENCES sends (request_id),
-	PRIMARY KEY (token, request_id)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX units_by_token ON units (token);
-`
-
 // SQLite is a Journal in one SQLite file in WAL mode with synchronous=FULL.
+// Manifests above maxRow lie beside it, in files named by their digest.
 type SQLite struct {
 	db          *sql.DB
 	incarnation string
-	lock        *os.File
+	epoch       int64
+	// dir is where large manifests and the reserve lie; empty in memory, where
+	// everything is in rows.
+	dir  string
+	lock *os.File
+	// sealing keeps manifests that no row names yet from being swept.
+	sealing sync.RWMutex
+	// fault stands for what the disk may answer to a transaction, in tests.
+	fault func() error
 }
 
 var _ Journal = (*SQLite)(nil)
@@ -80,7 +48,11 @@ func Open(ctx context.Context, dir string) (*SQLite, error) {
 	if err != nil {
 		return nil, errors.Join(problem("open journal", dir, err), lock.Close())
 	}
-	j.lock = lock
+	j.lock, j.dir = lock, dir
+	if err := j.sweep(ctx); err != nil {
+		return nil, errors.Join(problem("open journal", dir, err), j.Close())
+	}
+	j.keepReserve()
 	return j, nil
 }
 
@@ -94,9 +66,9 @@ func OpenMemory(ctx context.Context) (*SQLite, error) {
 }
 
 func open(ctx context.Context, path string) (*SQLite, error) {
-	dsn := path
+	dsn := "file:" + path + "?_txlock=immediate"
 	if path != ":memory:" {
-		dsn = "file:" + path + "?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)"
+		dsn += "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)"
 	}
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
@@ -107,38 +79,39 @@ func open(ctx context.Context, path string) (*SQLite, error) {
 	db.SetMaxOpenConns(1)
 	db.SetConnMaxLifetime(0)
 	j := &SQLite{db: db}
-	if err := j.migrate(ctx); err != nil {
+	if err = db.PingContext(ctx); err == nil {
+		err = j.migrate(ctx, place(path))
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return j, nil
 }
 
-func (j *SQLite) migrate(ctx context.Context) error {
-	return j.tx(ctx, func(tx *sql.Tx) error {
-		var version int
-		if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
-			return err
-		}
-		switch {
-		case version > schemaVersion:
-			return fmt.Errorf("the journal has version %d; this program knows versions up to %d", version, schemaVersion)
-		case version == 0:
-			if _, err := tx.ExecContext(ctx, schema); err != nil {
-				return err
-			}
-			if _, err := tx.ExecContext(ctx, "INSERT INTO meta VALUES ('incarnation', ?)", uuid.NewString()); err != nil {
-				return err
-			}
-			if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion)); err != nil {
-				return err
-			}
-		}
-		return tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'incarnation'").Scan(&j.incarnation)
-	})
+// place tells a file from its copies: a copy has another inode.
+func place(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "memory"
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
+	}
+	return path
 }
 
 // Incarnation implements Journal.
 func (j *SQLite) Incarnation() string { return j.incarnation }
+
+// Epoch implements Journal.
+func (j *SQLite) Epoch() int64 { return j.epoch }
+
+// Remembers implements Journal.
+func (j *SQLite) Remembers(ctx context.Context) (time.Time, error) {
+	var ms int64
+	err := j.db.QueryRowContext(ctx, "SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'remembers_ms'").Scan(&ms)
+	return fromMillis(ms), problem("read", "its beginning", err)
+}
 
 // Close implements Journal.
 func (j *SQLite) Close() error {
@@ -149,31 +122,69 @@ func (j *SQLite) Close() error {
 	return err
 }
 
-// tx runs f in one transaction. A panic in f rolls back.
+// tx runs f in one transaction that writes, under this process's epoch. When
+// the disk is full it gives up the reserve and tries once more, so that commits
+// in flight can be finished.
 func (j *SQLite) tx(ctx context.Context, f func(*sql.Tx) error) error {
+	err := j.txOnce(ctx, f)
+	if isFull(err) && j.spendReserve() {
+		err = j.txOnce(ctx, f)
+	}
+	return err
+}
+
+func (j *SQLite) txOnce(ctx context.Context, f func(*sql.Tx) error) error {
 	tx, err := j.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after Commit it has nothing to do
+	// The transaction holds the write lock from its beginning, so nobody takes
+	// the journal over between this look and the commit.
+	var epoch int64
+	if err := tx.QueryRowContext(ctx, "SELECT epoch FROM lease").Scan(&epoch); err != nil {
+		return err
+	}
+	if epoch != j.epoch {
+		return fmt.Errorf("epoch %d of this process is over, it is %d: %w", j.epoch, epoch, ErrDeposed)
+	}
 	if err := f(tx); err != nil {
 		return err
+	}
+	if j.fault != nil {
+		if err := j.fault(); err != nil {
+			return err
+		}
 	}
 	return tx.Commit()
 }
 
 // problem makes an error for people of what the database said.
 func problem(op, object string, err error) error {
-	if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotDroppable) || errors.Is(err, context.Canceled) {
-		return err
+	for _, own := range []error{ErrNotFound, ErrNotDroppable, ErrSealed, context.Canceled} {
+		if errors.Is(err, own) {
+			return err
+		}
+	}
+	if err == nil {
+		return nil
 	}
 	if _, ok := errors.AsType[*commit.Error](err); ok {
 		return err
 	}
-	return &commit.Error{
+	e := &commit.Error{
 		Code: commit.CodeJournal, Op: op, Object: object, Cause: err,
 		Hint: "Check the scheduler's directory: space, permissions, and that it was written by this version.",
 	}
+	switch {
+	case errors.Is(err, ErrDeposed):
+		e.Code = commit.CodeJournalDeposed
+		e.Hint = "Another scheduler works in this one's directory: stop this process."
+	case isFull(err):
+		e.Code = commit.CodeJournalFull
+		e.Hint = "Free space on the disk of the scheduler's directory; statements are taken again then."
+	}
+	return e
 }
 
 func millis(t time.Time) int64 {

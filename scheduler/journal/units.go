@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/firn-project/firn/commit"
 )
 
 const unitColumns = `job_id, namespace, key, token, digest, table_name, table_uuid, branch, operation, schema_id, spec_id,
-	schema_json, spec_json,	prefix, files, row_count, bytes, tasks, sealed_ms, state, reason, cause`
+	schema_json, spec_json, prefix, files, row_count, bytes, tasks, sealed_ms, origin_seat, origin_pointer, incarnation,
+	state, reason, cause, quarantine, other, since_ms`
 
 // Seal implements Journal.
 func (j *SQLite) Seal(ctx context.Context, u Unit, manifest []byte) error {
@@ -19,17 +22,49 @@ func (j *SQLite) Seal(ctx context.Context, u Unit, manifest []byte) error {
 	if err != nil {
 		return err
 	}
+	j.sealing.RLock()
+	defer j.sealing.RUnlock()
+	kept, err := j.keepManifest(manifest)
+	if err != nil {
+		return err
+	}
 	return problem("seal commit of", u.JobID, j.tx(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO units (`+unitColumns+`)
-			VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'','')`,
-			u.JobID, u.Namespace, u.Key, u.Token.String(), u.Digest.String(), string(table), u.TableUUID, u.Branch,
-			string(u.Operation), u.SchemaID, u.SpecID, blob(u.SchemaJSON), blob(u.SpecJSON), u.Prefix, u.Files, u.Rows, u.Bytes, u.Tasks, millis(u.Sealed),
-			string(UnitSealed)); err != nil {
+		sealed, err := j.sealedBefore(ctx, tx, u)
+		if err != nil || sealed {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO manifests VALUES (?, ?)`, u.JobID, blob(manifest))
+		if _, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO units (`+unitColumns+`)
+			VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'','',0,0,?)`,
+			u.JobID, u.Namespace, u.Key, u.Token.String(), u.Digest.String(), string(table), u.TableUUID, u.Branch,
+			string(u.Operation), u.SchemaID, u.SpecID, blob(u.SchemaJSON), blob(u.SpecJSON), u.Prefix, u.Files, u.Rows, u.Bytes, u.Tasks, millis(u.Sealed),
+			u.Origin.Number, u.Origin.Pointer, j.incarnation, string(UnitSealed), now()); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO manifests VALUES (?, ?, ?)`, u.JobID, blob(kept.body), kept.file)
 		return err
 	}))
+}
+
+// sealedBefore says whether the unit stands sealed as it is, so that there's
+// nothing to write. The error is ErrSealed for another content that may land.
+func (j *SQLite) sealedBefore(ctx context.Context, tx *sql.Tx, u Unit) (bool, error) {
+	old, err := scanUnit(tx.QueryRowContext(ctx, unitQuery+` WHERE job_id = ?`, u.JobID))
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	case old.State == UnitDropped:
+		return false, fmt.Errorf("unit of job %s was dropped, its files are gone: %w", u.JobID, ErrSealed)
+	case old.State == UnitRefused && !old.Quarantine:
+		return false, nil
+	case old.Token == u.Token && old.Digest == u.Digest:
+		return old.State != UnitRefused, nil
+	case old.State == UnitSealed && old.Sends == 0 && old.Incarnation == j.incarnation:
+		return false, nil
+	default:
+		return false, fmt.Errorf("unit of job %s is %s: %w", u.JobID, old.State, ErrSealed)
+	}
 }
 
 // Send implements Journal.
@@ -44,9 +79,9 @@ func (j *SQLite) Send(ctx context.Context, s Send) error {
 			return err
 		}
 		for _, t := range s.Tokens {
-			if err := one(tx.ExecContext(ctx, `UPDATE units SET state = ?
+			if err := one(tx.ExecContext(ctx, `UPDATE units SET state = ?, since_ms = ?
 				WHERE rowid = (SELECT rowid FROM units WHERE token = ? ORDER BY rowid DESC LIMIT 1) AND state IN (?, ?, ?)`,
-				string(UnitSent), t.String(), string(UnitSealed), string(UnitSent), string(UnitUnknown))); err != nil {
+				string(UnitSent), now(), t.String(), string(UnitSealed), string(UnitSent), string(UnitUnknown))); err != nil {
 				return fmt.Errorf("no sealed unit has token %s: %w", t, err)
 			}
 			if _, err := tx.ExecContext(ctx, `INSERT INTO sent_tokens VALUES (?, ?)`, t.String(), s.RequestID); err != nil {
@@ -71,37 +106,88 @@ func (j *SQLite) Outcome(ctx context.Context, jobID string, o Outcome) error {
 		return fmt.Errorf("journal: outcome %q of job %s isn't one", o.State, jobID)
 	}
 	// Committed is proven and final: nothing takes it back.
-	return problem("record outcome of", jobID, one(j.db.ExecContext(ctx,
-		`UPDATE units SET state = ?, reason = ?, cause = ? WHERE job_id = ? AND (state <> ? OR ? = ?)`,
-		string(state), string(o.Reason), o.Cause, jobID, string(UnitCommitted), string(state), string(UnitCommitted))))
+	return problem("record outcome of", jobID, j.tx(ctx, func(tx *sql.Tx) error {
+		return one(tx.ExecContext(ctx, `UPDATE units SET state = ?, reason = ?, cause = ?, quarantine = ?, other = ?, since_ms = ?
+			WHERE job_id = ? AND (state <> ? OR ? = ?)`,
+			string(state), string(o.Reason), o.Cause, o.Quarantine, o.Other, now(), jobID, string(UnitCommitted), string(state), string(UnitCommitted)))
+	}))
 }
 
 // Drop implements Journal.
 func (j *SQLite) Drop(ctx context.Context, jobID string) error {
 	return problem("drop the files of", jobID, j.tx(ctx, func(tx *sql.Tx) error {
-		var state UnitState
-		var sends int
-		err := tx.QueryRowContext(ctx, `SELECT state, (SELECT count(*) FROM sent_tokens s WHERE s.token = u.token)
-			FROM units u WHERE job_id = ?`, jobID).Scan((*string)(&state), &sends)
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return fmt.Errorf("unit of job %s: %w", jobID, ErrNotFound)
-		case err != nil:
-			return err
+		u, err := scanUnit(tx.QueryRowContext(ctx, unitQuery+` WHERE job_id = ?`, jobID))
+		if err != nil {
+			return fmt.Errorf("unit of job %s: %w", jobID, err)
 		}
-		// Never sent, or proven refused; a dropped unit may be dropped again.
-		if sends > 0 && state != UnitRefused && state != UnitDropped || state == UnitCommitted {
-			return fmt.Errorf("unit of job %s is %s: %w", jobID, state, ErrNotDroppable)
+		if !j.givable(u) {
+			return fmt.Errorf("unit of job %s is %s: %w", jobID, u.State, ErrNotDroppable)
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE units SET state = ? WHERE job_id = ?`, string(UnitDropped), jobID)
+		_, err = tx.ExecContext(ctx, `UPDATE units SET state = ?, since_ms = ? WHERE job_id = ?`, string(UnitDropped), now(), jobID)
 		return err
 	}))
 }
 
+// givable: nothing of the unit can be in a table or get there any more. That is
+// so when its final refusal is on record, and when nothing of it was ever sent,
+// by this journal or by what this one is a copy of. A dropped unit may be
+// dropped again.
+func (j *SQLite) givable(u Unit) bool {
+	switch u.State {
+	case UnitRefused:
+		return !u.Quarantine
+	case UnitDropped:
+		return true
+	case UnitSealed:
+		return u.Sends == 0 && u.Incarnation == j.incarnation
+	default:
+		return false
+	}
+}
+
+// Deleting implements Journal.
+func (j *SQLite) Deleting(ctx context.Context, jobID string, paths []string, loser bool) error {
+	return problem("delete files of", jobID, j.tx(ctx, func(tx *sql.Tx) error {
+		var ended int64
+		err := tx.QueryRowContext(ctx, `SELECT ended_ms FROM jobs WHERE id = ?`, jobID).Scan(&ended)
+		if errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("job %s: %w", jobID, ErrNotFound)
+		}
+		if err != nil {
+			return err
+		}
+		if ended == 0 {
+			return fmt.Errorf("job %s runs: %w", jobID, ErrNotDroppable)
+		}
+		u, err := scanUnit(tx.QueryRowContext(ctx, unitQuery+` WHERE job_id = ?`, jobID))
+		switch {
+		case errors.Is(err, ErrNotFound): // no seal, and so no send record
+		case err != nil:
+			return err
+		case u.State == UnitCommitted && loser:
+		case u.State == UnitSealed || u.State == UnitRefused && u.Reason.Parks() || !j.givable(u):
+			return fmt.Errorf("unit of job %s is %s: %w", jobID, u.State, ErrNotDroppable)
+		}
+		for _, p := range paths {
+			if _, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO deletions VALUES (?, ?, ?)`, jobID, p, now()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// Deleted implements Journal.
+func (j *SQLite) Deleted(ctx context.Context, jobID string) ([]string, error) {
+	rows, err := j.db.QueryContext(ctx, `SELECT path FROM deletions WHERE job_id = ? ORDER BY path`, jobID)
+	return list(rows, err, "deletions of "+jobID, func(s scanner) (p string, err error) { return p, s.Scan(&p) })
+}
+
+const unitQuery = `SELECT ` + unitColumns + `, (SELECT count(*) FROM sent_tokens s WHERE s.token = u.token) FROM units u`
+
 // Unit implements Journal.
 func (j *SQLite) Unit(ctx context.Context, jobID string) (Unit, error) {
-	u, err := scanUnit(j.db.QueryRowContext(ctx, `SELECT `+unitColumns+`,
-		(SELECT count(*) FROM sent_tokens s WHERE s.token = u.token) FROM units u WHERE job_id = ?`, jobID))
+	u, err := scanUnit(j.db.QueryRowContext(ctx, unitQuery+` WHERE job_id = ?`, jobID))
 	if err != nil {
 		return u, problem("read unit of", jobID, fmt.Errorf("unit of job %s: %w", jobID, err))
 	}
@@ -121,33 +207,12 @@ func (j *SQLite) Unresolved(ctx context.Context, t commit.Token) (string, error)
 
 // Units implements Journal.
 func (j *SQLite) Units(ctx context.Context, all bool) ([]Unit, error) {
-	rows, err := j.db.QueryContext(ctx, `SELECT `+unitColumns+`,
-		(SELECT count(*) FROM sent_tokens s WHERE s.token = u.token) FROM units u ORDER BY sealed_ms, job_id`)
-	if err != nil {
-		return nil, problem("list units", "", err)
+	rows, err := j.db.QueryContext(ctx, unitQuery+` ORDER BY sealed_ms, job_id`)
+	units, err := list(rows, err, "units", scanUnit)
+	if !all {
+		units = slices.DeleteFunc(units, func(u Unit) bool { return !u.Waits() })
 	}
-	defer rows.Close()
-	var units []Unit
-	for rows.Next() {
-		u, err := scanUnit(rows)
-		if err != nil {
-			return nil, problem("list units", "", err)
-		}
-		if all || u.Waits() {
-			units = append(units, u)
-		}
-	}
-	return units, problem("list units", "", rows.Err())
-}
-
-// Manifest implements Journal.
-func (j *SQLite) Manifest(ctx context.Context, jobID string) ([]byte, error) {
-	var body []byte
-	err := j.db.QueryRowContext(ctx, `SELECT body FROM manifests WHERE job_id = ?`, jobID).Scan(&body)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("manifest of job %s: %w", jobID, ErrNotFound)
-	}
-	return body, problem("read manifest of", jobID, err)
+	return units, err
 }
 
 // Sends implements Journal.
@@ -178,17 +243,18 @@ func (j *SQLite) Sends(ctx context.Context, t commit.Token) ([]Send, error) {
 func scanUnit(s scanner) (Unit, error) {
 	var u Unit
 	var token, digest, table string
-	var sealed int64
+	var sealed, since int64
 	err := s.Scan(&u.JobID, &u.Namespace, &u.Key, &token, &digest, &table, &u.TableUUID, &u.Branch, (*string)(&u.Operation),
 		&u.SchemaID, &u.SpecID, &u.SchemaJSON, &u.SpecJSON, &u.Prefix, &u.Files, &u.Rows, &u.Bytes, &u.Tasks, &sealed,
-		(*string)(&u.State), (*string)(&u.Reason), &u.Cause, &u.Sends)
+		&u.Origin.Number, &u.Origin.Pointer, &u.Incarnation,
+		(*string)(&u.State), (*string)(&u.Reason), &u.Cause, &u.Quarantine, &u.Other, &since, &u.Sends)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return u, ErrNotFound
 	case err != nil:
 		return u, err
 	}
-	u.Sealed = fromMillis(sealed)
+	u.Sealed, u.Since = fromMillis(sealed), fromMillis(since)
 	if u.Token, err = commit.ParseToken(token); err != nil {
 		return u, err
 	}
@@ -217,3 +283,5 @@ func blob(b []byte) []byte {
 	}
 	return b
 }
+
+func now() int64 { return time.Now().UnixMilli() }

@@ -1,0 +1,143 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/firn-project/firn/commit"
+)
+
+// Write implements Journal.
+func (j *SQLite) Write(ctx context.Context, b Batch) error {
+	if b.Empty() {
+		return nil
+	}
+	object := ""
+	if len(b.Jobs) > 0 {
+		if err := j.hasRoom(b.Jobs); err != nil {
+			return err
+		}
+		object = "job " + b.Jobs[0].ID
+	}
+	return problem("record", object, j.tx(ctx, func(tx *sql.Tx) error {
+		for _, r := range b.Jobs {
+			if err := putJob(ctx, tx, r); err != nil {
+				return err
+			}
+		}
+		for _, p := range b.Plans {
+			if _, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO plans VALUES (?, ?)`, p.JobID, blob(p.Body)); err != nil {
+				return err
+			}
+		}
+		if err := writeExecutors(ctx, tx, b); err != nil {
+			return err
+		}
+		return writeAttempts(ctx, tx, b)
+	}))
+}
+
+func writeExecutors(ctx context.Context, tx *sql.Tx, b Batch) error {
+	for _, e := range b.Gone {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM executors WHERE id = ? AND incarnation = ?`, e.ID, e.Incarnation); err != nil {
+			return err
+		}
+	}
+	for _, e := range b.Executors {
+		if _, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO executors VALUES (?,?,?,?,?,?)`,
+			e.ID, e.Incarnation, e.Control, e.Flight, e.Slots, e.Memory); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeAttempts(ctx context.Context, tx *sql.Tx, b Batch) error {
+	for _, a := range b.Started {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO attempts
+			(id, job_id, stage, task, stage_attempt, executor, incarnation, prefix, started_ms, state, status) VALUES (?,?,?,?,?,?,?,?,?,?,x'')`,
+			a.ID, a.JobID, a.Stage, a.Task, a.StageAttempt, a.Executor, a.Incarnation, a.Prefix, millis(a.Started), string(AttemptStarted)); err != nil {
+			return err
+		}
+	}
+	for _, a := range b.Accepted {
+		if err := one(tx.ExecContext(ctx, `UPDATE attempts SET state = ?, status = ? WHERE id = ? AND state = ?`,
+			string(AttemptAccepted), blob(a.Status), a.ID, string(AttemptStarted))); err != nil {
+			return fmt.Errorf("accept attempt %s: %w", a.ID, err)
+		}
+	}
+	for _, id := range b.Ended {
+		if _, err := tx.ExecContext(ctx, `UPDATE attempts SET state = ?, status = x'' WHERE id = ?`, string(AttemptEnded), id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Submission implements Journal.
+func (j *SQLite) Submission(ctx context.Context, jobID string) ([]byte, error) {
+	return j.body(ctx, "submission of job "+jobID, `SELECT body FROM submissions WHERE job_id = ?`, jobID)
+}
+
+// Plan implements Journal.
+func (j *SQLite) Plan(ctx context.Context, jobID string) ([]byte, error) {
+	return j.body(ctx, "plan of job "+jobID, `SELECT body FROM plans WHERE job_id = ?`, jobID)
+}
+
+func (j *SQLite) body(ctx context.Context, what, query, id string) ([]byte, error) {
+	var body []byte
+	err := j.db.QueryRowContext(ctx, query, id).Scan(&body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("%s: %w", what, ErrNotFound)
+	}
+	return body, problem("read", what, err)
+}
+
+// Attempts implements Journal.
+func (j *SQLite) Attempts(ctx context.Context, jobID string) ([]Attempt, error) {
+	rows, err := j.db.QueryContext(ctx, `SELECT id, job_id, stage, task, stage_attempt, executor, incarnation, prefix, started_ms, state, status
+		FROM attempts WHERE job_id = ? ORDER BY seq`, jobID)
+	return list(rows, err, "attempts of "+jobID, func(s scanner) (a Attempt, err error) {
+		var started int64
+		err = s.Scan(&a.ID, &a.JobID, &a.Stage, &a.Task, &a.StageAttempt, &a.Executor, &a.Incarnation, &a.Prefix, &started, (*string)(&a.State), &a.Status)
+		a.Started = fromMillis(started)
+		return a, err
+	})
+}
+
+// Executors implements Journal.
+func (j *SQLite) Executors(ctx context.Context) ([]Executor, error) {
+	rows, err := j.db.QueryContext(ctx, `SELECT id, incarnation, control, flight, slots, memory FROM executors ORDER BY id`)
+	return list(rows, err, "executors", func(s scanner) (e Executor, err error) {
+		return e, s.Scan(&e.ID, &e.Incarnation, &e.Control, &e.Flight, &e.Slots, &e.Memory)
+	})
+}
+
+// list reads all rows of a query and closes them.
+func list[T any](rows *sql.Rows, err error, what string, scan func(scanner) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, problem("list", what, err)
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	var all []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, problem("list", what, err)
+		}
+		all = append(all, v)
+	}
+	return all, problem("list", what, rows.Err())
+}
+
+// Origin implements Journal.
+func (j *SQLite) Origin(ctx context.Context, t commit.Token, seat commit.Seat) (commit.Seat, error) {
+	err := problem("record origin of", t.String(), j.tx(ctx, func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, `INSERT INTO origins VALUES (?,?,?,unixepoch()*1000)
+			ON CONFLICT (token) DO UPDATE SET token = excluded.token RETURNING seat, pointer`,
+			t.String(), seat.Number, seat.Pointer).Scan(&seat.Number, &seat.Pointer)
+	}))
+	return seat, err
+}
