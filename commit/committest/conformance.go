@@ -66,6 +66,8 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"ReadIsOneMoment", testImmutable},
 		{"RolledBack", testRolledBack},
 		{"CancelledContext", testContext},
+		{"Sight", testSight},
+		{"LedgerOfABatch", testLedger},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
 	}
