@@ -52,13 +52,18 @@ func newDrive(o *owner, batch []*item) *drive {
 		d.items[it.unit.Token] = it
 		d.mu.open[it.unit.Token] = true
 	}
+	floor := o.lowestOrigin()
 	for _, it := range batch {
 		if !it.take(d) {
 			d.lost(it.unit.Token)
 			continue
 		}
 		it.root.phase(PhaseCommitting)
-		units, sent = append(units, it.unit), append(sent, it.root.Sent...)
+		u := it.unit
+		if floor != nil && (u.LedgerFloor == nil || floor.Number < u.LedgerFloor.Number) {
+			u.LedgerFloor = floor
+		}
+		units, sent = append(units, u), append(sent, it.root.Sent...)
 	}
 	d.m = commit.NewMachine(units, commit.Options{
 		MaxAttempts: c.cfg.MaxAttempts, Deadline: d.deadline, Seed: seed(batch[0].unit, now), Sent: sent,

@@ -357,6 +357,32 @@ func TestAnIdleTableIsClosed(t *testing.T) {
 	})
 }
 
+// The ledger isn't trimmed past what a unit in the queue needs.
+func TestTheLedgerReachesBackToTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, func(c *committer.Config) { c.MaxBatch = 2 })
+		var floors []int64
+		g.build = func(units []commit.Unit) {
+			for _, u := range units {
+				floors = append(floors, u.LedgerFloor.Number)
+			}
+		}
+		for n, origin := range []int64{9, 8, 5} {
+			g.submit(t.Context(), fmt.Sprint("j", n), fmt.Sprint("k", n), func(r *committer.Root) {
+				r.Origin = commit.Seat{Number: origin}
+				if n == 2 {
+					r.LedgerFloor = &commit.Seat{Number: 3}
+				}
+			})
+			synctest.Wait()
+		}
+		g.finish()
+		if fmt.Sprint(floors) != "[5 5 3]" {
+			t.Errorf("floors %v", floors)
+		}
+	})
+}
+
 // A unit that can only wait for proof lets others pass, and is settled by them.
 func TestAParkedUnitBlocksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -74,6 +74,18 @@ func (o *owner) items() []*item {
 	return slices.Collect(maps.Keys(o.mu.live))
 }
 
+// lowestOrigin is the lowest origin of the units that wait here, nil when none is
+// known: the table's ledger must reach back to it for as long as they do.
+func (o *owner) lowestOrigin() *commit.Seat {
+	var lowest *commit.Seat
+	for _, it := range o.items() {
+		if origin := it.unit.Origin; origin != (commit.Seat{}) && (lowest == nil || origin.Number < lowest.Number) {
+			lowest = &origin
+		}
+	}
+	return lowest
+}
+
 // take gives the units of the next request, nil when none waits. The oldest one
 // decides which others may go with it: appends of one branch, schema and spec.
 // They go in rounds, one unit of each job in a round, so that a job with many

@@ -37,6 +37,13 @@ type Root struct {
 	// Sent are the send records of earlier runs of this unit, when it is driven
 	// again: requests that may still be under way. Payload may be missing.
 	Sent []commit.Request
+	// Origin is the seat of the table when the key was first accepted, as the
+	// journal has it; zero when it isn't known here.
+	Origin commit.Seat
+	// LedgerFloor is the lowest origin of the table's other units that are sealed
+	// and open, as the journal knows them; nil for none. Those in this
+	// committer's queue are known to it.
+	LedgerFloor *commit.Seat
 	// Read streams the file manifests. It must have read everything before it
 	// returns nil; its error is in the chain of Run's.
 	Read func(ctx context.Context, each func([]commit.File) error) error
@@ -123,11 +130,13 @@ func (c *Committer) collect(ctx context.Context, r Root, l layout) (commit.Unit,
 		}
 		return commit.Unit{}, errInput(r, err)
 	}
-	return commit.NewUnit(commit.UnitSpec{
+	u := commit.NewUnit(commit.UnitSpec{
 		Namespace: r.Namespace, Key: r.Key, JobID: r.JobID, Table: target.Name, TableUUID: target.UUID,
 		Branch: r.Plan.Branch, Operation: r.Plan.Operation, SchemaID: l.schemaID, SpecID: l.specID,
-		Prefix: r.Plan.Prefix, Tasks: r.Tasks, Files: files,
-	}), nil
+		Prefix: r.Plan.Prefix, Tasks: r.Tasks, Files: files, Origin: r.Origin,
+	})
+	u.LedgerFloor = r.LedgerFloor
+	return u, nil
 }
 
 // fill puts the outcome into the report. Numbers of a unit that was there
