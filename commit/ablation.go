@@ -30,6 +30,4 @@ type ablation struct {
 	twins bool
 	// noSeatNeeded lets an overwrite go to a table without seats.
 	noSeatNeeded bool
-	// noConflicts commits an overwrite without a look at what others did.
-	noConflicts bool
 }

@@ -70,6 +70,8 @@ type Unit struct {
 	Rows, Bytes int64
 	// Tasks is how many tasks of the final stage the files came from.
 	Tasks int
+	// Claim is what an operation other than an append rests on.
+	Claim *Claim
 	// Origin is the seat of the table when the key was first accepted
 	// (OriginOf, AdmitKey), journaled: the token can't have landed at it or
 	// before. Unknown when zero; the machine then takes the seat of its first
@@ -112,6 +114,7 @@ type UnitSpec struct {
 	Tasks            int
 	Files            []File
 	Origin           Seat
+	Claim            *Claim // its lists are sorted by NewUnit
 }
 
 // NewUnit makes the commit unit: sorts the files (a copy), sums them up and
@@ -125,6 +128,11 @@ func NewUnit(s UnitSpec) Unit {
 		JobID: s.JobID, Key: s.Key, Table: s.Table, TableUUID: s.TableUUID, Branch: s.Branch, Operation: s.Operation,
 		SchemaID: s.SchemaID, SpecID: s.SpecID, Prefix: s.Prefix, Tasks: s.Tasks, Files: slices.Clone(s.Files),
 		Origin: s.Origin,
+	}
+	if s.Claim != nil {
+		c := *s.Claim
+		c.Replaced, c.Amended = slices.Sorted(slices.Values(c.Replaced)), slices.Sorted(slices.Values(c.Amended))
+		u.Claim = &c
 	}
 	slices.SortFunc(u.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	for _, f := range u.Files {
@@ -149,6 +157,14 @@ func digestOf(u Unit) Digest {
 	d.num(int64(len(u.Files)))
 	for _, f := range u.Files {
 		d.file(f)
+	}
+	if u.Claim != nil {
+		for _, paths := range [][]string{u.Claim.Replaced, u.Claim.Amended} {
+			d.num(int64(len(paths)))
+			for _, p := range paths {
+				d.str(p)
+			}
+		}
 	}
 	var out Digest
 	copy(out[:], d.h.Sum(nil))
