@@ -30,6 +30,7 @@ type SQLite struct {
 	sealing sync.RWMutex
 	// fault stands for what the disk may answer to a transaction, in tests.
 	fault func() error
+	group group
 }
 
 var _ Journal = (*SQLite)(nil)
@@ -122,17 +123,7 @@ func (j *SQLite) Close() error {
 	return err
 }
 
-// tx runs f in one transaction that writes, under this process's epoch. When
-// the disk is full it gives up the reserve and tries once more, so that commits
-// in flight can be finished.
-func (j *SQLite) tx(ctx context.Context, f func(*sql.Tx) error) error {
-	err := j.txOnce(ctx, f)
-	if isFull(err) && j.spendReserve() {
-		err = j.txOnce(ctx, f)
-	}
-	return err
-}
-
+// txOnce runs f in one transaction under this process's epoch.
 func (j *SQLite) txOnce(ctx context.Context, f func(*sql.Tx) error) error {
 	tx, err := j.db.BeginTx(ctx, nil)
 	if err != nil {
