@@ -77,3 +77,7 @@ interop: build ## read every table of the suite with PyIceberg and DuckDB (in a 
 .PHONY: bench-smoke
 bench-smoke: ## print rows/s of the INSERT beside DuckDB's COPY and iceberg-go's Append
 	go test ./integration/bench -run '^$$' -bench Smoke -benchtime 1x -timeout 20m
+
+.PHONY: bench-commit
+bench-commit: ## print commits/s and waits beside the library's, with fsyncs per commit (FIRN_BENCH_SECONDS=30 for each side, 5 by default)
+	go test ./integration/bench -run '^$$' -bench Commit -benchtime 1x -timeout 60m -v
