@@ -52,6 +52,9 @@ type Exploration struct {
 	MaxAttempts int
 	// Limit bounds the states; 50 million when 0.
 	Limit int
+	// DepthFirst needs little memory for states without number, and a violation
+	// that it finds has some trace, not a shortest one.
+	DepthFirst bool
 	// Break breaks what surrounds the machines.
 	Break Break
 	// New makes the machines; commit.NewMachine when nil.
@@ -78,7 +81,7 @@ type Break struct {
 type Explored struct {
 	Name          string
 	States, Steps int
-	// Deepest is the length of the longest shortest way to a state.
+	// Deepest is the length of the longest way that was gone.
 	Deepest int
 	// Complete: no state was left out because of the limit.
 	Complete bool
@@ -106,6 +109,7 @@ func (r Explored) String() string {
 type way struct {
 	from *way
 	step string
+	long int
 }
 
 func (w *way) trace() (steps []string) {
@@ -132,9 +136,9 @@ type explorer struct {
 	buf   []byte
 }
 
-// Explore explores breadth first: the violation that it finds has a shortest
-// trace. States are told apart by a hash of 64 bits of everything that decides
-// what can happen next.
+// Explore explores breadth first, unless told otherwise: the violation that it
+// finds has a shortest trace. States are told apart by a hash of 64 bits of
+// everything that decides what can happen next.
 func Explore(e Exploration) Explored {
 	if e.Limit == 0 {
 		e.Limit = 50_000_000
@@ -154,15 +158,17 @@ func Explore(e Exploration) Explored {
 	x.makeUnits()
 	x.visit(x.first(), &way{})
 	for len(x.next) > 0 && x.res.Violation == "" {
+		if x.DepthFirst {
+			f := x.next[len(x.next)-1]
+			x.next = x.next[:len(x.next)-1]
+			x.expand(f)
+			continue
+		}
 		now := x.next
 		x.next = nil
-		x.res.Deepest++
-		for i := range now {
+		for i := 0; i < len(now) && x.res.Violation == ""; i++ {
 			x.expand(now[i])
-			now[i] = found{}
-			if x.res.Violation != "" {
-				break
-			}
+			now[i] = found{} // its world isn't needed any more
 		}
 	}
 	return x.res
@@ -202,7 +208,7 @@ func (x *explorer) expand(f found) {
 		moves++
 		x.res.Steps++
 		if x.res.Violation == "" {
-			x.visit(n, &way{f.way, step})
+			x.visit(n, &way{f.way, step, f.way.long + 1})
 		}
 	})
 	if moves == 0 && x.res.Violation == "" {
@@ -232,6 +238,7 @@ func (x *explorer) visit(w *world, way *way) {
 		x.violation(v, way)
 		return
 	}
+	x.res.Deepest = max(x.res.Deepest, way.long)
 	x.next = append(x.next, found{w, way})
 }
 
