@@ -88,6 +88,10 @@ type Source struct {
 	Storage map[string]string
 	// Upload names the spooled stream for SourceUpload.
 	Upload *Upload
+	// NameMapping gives the names of a table's columns in files without field
+	// ids, by field id; nil when the table has no such mapping, and then a
+	// column has its own name there.
+	NameMapping map[int][]string
 }
 
 // SourceFile is a file of a source, or a slice of one.

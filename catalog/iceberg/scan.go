@@ -2,6 +2,7 @@ package iceberg
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -37,6 +38,9 @@ func (m *Metadata) Scan(ctx context.Context, store objstore.Store, p plan.Pinned
 	}
 	if src.Columns, err = columns(schema); err != nil {
 		return plan.Source{}, newError(commit.CodeTableUnsupported, "read table", name, err)
+	}
+	if src.NameMapping, err = nameMapping(m.meta.Properties()[table.DefaultNameMappingKey]); err != nil {
+		return plan.Source{}, newError(commit.CodeMetadataInvalid, "read table", name, err)
 	}
 	if s == nil {
 		return src, nil
@@ -134,6 +138,25 @@ func columns(s *iceberg.Schema) ([]plan.Column, error) {
 		out = append(out, c)
 	}
 	return out, nil
+}
+
+// nameMapping gives the names of columns in files without field ids (Iceberg
+// spec, Column Projection). A column that it doesn't have is in no such file.
+func nameMapping(property string) (map[int][]string, error) {
+	if property == "" {
+		return nil, nil
+	}
+	var fields iceberg.NameMapping
+	if err := json.Unmarshal([]byte(property), &fields); err != nil {
+		return nil, fmt.Errorf("property %s: %w", table.DefaultNameMappingKey, err)
+	}
+	names := map[int][]string{}
+	for _, f := range fields {
+		if f.FieldID != nil {
+			names[*f.FieldID] = f.Names
+		}
+	}
+	return names, nil
 }
 
 // defaultLiteral writes an initial default as SQL. Values are as the metadata's

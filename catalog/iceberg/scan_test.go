@@ -3,6 +3,7 @@ package iceberg_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -310,5 +311,14 @@ func TestPinAndTotals(t *testing.T) {
 	got, err := m.Totals(t.Context(), f.store)
 	if err != nil || got.Rows != 2 || got.Files != 1 || got.Bytes != c.Size || got.Snapshots != 1 {
 		t.Errorf("totals %+v, %v", got, err)
+	}
+}
+
+func TestScanGivesTheNameMapping(t *testing.T) {
+	f := newFixture(t, idKV(), nil, map[string]string{
+		"schema.name-mapping.default": `[{"field-id": 1, "names": ["id", "key"]}, {"names": ["ignored"]}]`,
+	})
+	if got, want := f.scan("").NameMapping, (map[int][]string{1: {"id", "key"}}); !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("mapping %v, want %v", got, want)
 	}
 }

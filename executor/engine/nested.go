@@ -30,15 +30,25 @@ func (s *session) checkNested(ctx context.Context, src plan.Source, f input) err
 		if !nested(c) || has[c.FieldID] == c.Type {
 			continue
 		}
-		if old, now := renamed(has[c.FieldID], c.Type); old != "" {
-			return &commit.Error{
-				Code: commit.CodeSchemaDrift, Op: "read file", Object: f.Path,
-				Cause: fmt.Errorf("inside column %q the file has the field %q and the table has %q: %w", c.Name, old, now, errNested),
-				Hint:  "Rewrite the table's old files with a reader that follows nested field ids, or leave the column out.",
-			}
+		if err := driftedNested(f, c, has[c.FieldID]); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// driftedNested refuses a column whose type in the file has a nested field that
+// may have been renamed.
+func driftedNested(f input, c plan.Column, has string) error {
+	old, now := renamed(has, c.Type)
+	if old == "" {
+		return nil
+	}
+	return &commit.Error{
+		Code: commit.CodeSchemaDrift, Op: "read file", Object: f.Path,
+		Cause: fmt.Errorf("inside column %q the file has the field %q and the table has %q: %w", c.Name, old, now, errNested),
+		Hint:  "Rewrite the table's old files with a reader that follows nested field ids, or leave the column out.",
+	}
 }
 
 var errNested = errors.New("nested fields that were renamed can't be told from others")

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/schema"
 
 	"github.com/firn-project/firn/internal/duckdb"
 	"github.com/firn-project/firn/plan"
@@ -30,8 +31,13 @@ func (s *session) tableQuery(ctx context.Context, src plan.Source) (string, erro
 	if len(in) == 0 {
 		return emptyQuery(src.Columns)
 	}
-	for _, f := range in {
-		if err := s.checkNested(ctx, src, f); err != nil {
+	for i, f := range in {
+		ids, err := hasFieldIDs(ctx, f)
+		if err != nil {
+			return "", err
+		}
+		in[i].NoFieldIDs = f.NoFieldIDs || !ids
+		if err := s.checkNested(ctx, src, in[i]); err != nil {
 			return "", err
 		}
 	}
@@ -110,7 +116,7 @@ func (s *session) tableFile(ctx context.Context, src plan.Source, f input) (stri
 	}
 	from := byFieldID([]input{f}, cols, true)
 	if f.NoFieldIDs {
-		if from, err = s.byName(ctx, f, cols); err != nil {
+		if from, err = s.byName(ctx, src, f, cols); err != nil {
 			return "", err
 		}
 	}
@@ -133,9 +139,10 @@ func (s *session) tableFile(ctx context.Context, src plan.Source, f input) (stri
 	return q, nil
 }
 
-// byName reads a file without field ids: columns by name, those that it lacks
-// with their defaults.
-func (s *session) byName(ctx context.Context, f input, cols []plan.Column) (string, error) {
+// byName reads a file without field ids: columns by the names that the table's
+// name mapping gives them, else by their own, those that it lacks with their
+// defaults.
+func (s *session) byName(ctx context.Context, src plan.Source, f input, cols []plan.Column) (string, error) {
 	read := call("read_parquet", []input{f}, map[string]string{"hive_partitioning": "false", rowNumber: "true"})
 	has, err := s.db.Describe(ctx, "SELECT * FROM "+read)
 	if err != nil {
@@ -147,8 +154,18 @@ func (s *session) byName(ctx context.Context, f input, cols []plan.Column) (stri
 		if c.Default != "" {
 			value = "(" + c.Default + ")"
 		}
-		if i := slices.IndexFunc(has, func(h duckdb.Column) bool { return strings.EqualFold(h.Name, c.Name) }); i >= 0 {
+		names := src.NameMapping[c.FieldID]
+		if src.NameMapping == nil {
+			names = []string{c.Name}
+		}
+		named := func(h duckdb.Column) bool {
+			return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(h.Name, n) })
+		}
+		if i := slices.IndexFunc(has, named); i >= 0 {
 			value = duckdb.Ident(has[i].Name)
+			if err := driftedNested(f, c, has[i].Type); err != nil {
+				return "", err
+			}
 		}
 		parts = append(parts, "CAST("+value+" AS "+c.Type+") AS "+duckdb.Ident(c.Name))
 	}
@@ -247,6 +264,19 @@ func (s *session) fieldTypes(ctx context.Context, f input) (map[int]string, erro
 	if err != nil {
 		return nil, err
 	}
+	root, err := parquetRoot(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	types := map[int]string{}
+	for i := range min(root.NumFields(), len(cols)) {
+		types[int(root.Field(i).FieldID())] = cols[i].Type
+	}
+	return types, nil
+}
+
+// parquetRoot reads the schema of a file.
+func parquetRoot(ctx context.Context, f input) (*schema.GroupNode, error) {
 	obj, err := store(plan.Source{}).Open(ctx, f.open)
 	if err != nil {
 		return nil, storeError(f.Path, err)
@@ -257,10 +287,21 @@ func (s *session) fieldTypes(ctx context.Context, f input) (map[int]string, erro
 		return nil, badFile(f.Path, err.Error())
 	}
 	defer func() { _ = r.Close() }()
-	root := r.MetaData().Schema.Root()
-	types := map[int]string{}
-	for i := range min(root.NumFields(), len(cols)) {
-		types[int(root.Field(i).FieldID())] = cols[i].Type
+	return r.MetaData().Schema.Root(), nil
+}
+
+// hasFieldIDs says whether a file names the field of any column. Files that were
+// added to a table as other systems wrote them don't, and the table's metadata
+// doesn't say which they are.
+func hasFieldIDs(ctx context.Context, f input) (bool, error) {
+	root, err := parquetRoot(ctx, f)
+	if err != nil {
+		return false, err
 	}
-	return types, nil
+	for i := range root.NumFields() {
+		if root.Field(i).FieldID() >= 0 {
+			return true, nil
+		}
+	}
+	return root.NumFields() == 0, nil
 }

@@ -268,3 +268,31 @@ func TestFiltersFindNaN(t *testing.T) {
 		}
 	}
 }
+
+// The table's metadata doesn't say which files lack field ids: files that were
+// added as other systems wrote them. Their columns go by the table's name mapping.
+func TestFilesWithoutFieldIDs(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir,
+		"COPY (SELECT 1 AS id, 'a' AS old, {'q': 1} AS st) TO '%s/1.parquet'",
+		"COPY (SELECT 2 AS id, 'b' AS title, {'q': 2} AS st) TO '%s/2.parquet' (FIELD_IDS {id: 1, title: 2, st: 3})")
+	src := table([]plan.Column{
+		{Name: "id", Type: "BIGINT", FieldID: 1}, {Name: "title", Type: "VARCHAR", FieldID: 2},
+		{Name: "st", Type: "STRUCT(q INTEGER)", FieldID: 3}, {Name: "late", Type: "VARCHAR", FieldID: 4},
+	}, plan.SourceFile{Path: dir + "/1.parquet"}, plan.SourceFile{Path: dir + "/2.parquet"})
+	e := newEngine(t)
+	const query = "SELECT id, title, st.q, late " + fromT + " ORDER BY id"
+	if got, want := mustRun(t, e, query, src).String(), "1|"+null+"|1|"+null+"\n2|b|2|"+null; got != want {
+		t.Errorf("without a mapping: got\n%s\nwant\n%s", got, want)
+	}
+	src.NameMapping = map[int][]string{1: {"id"}, 2: {"old", "title"}, 3: {"st"}}
+	if got, want := mustRun(t, e, query, src).String(), "1|a|1|"+null+"\n2|b|2|"+null; got != want {
+		t.Errorf("with a mapping: got\n%s\nwant\n%s", got, want)
+	}
+	// A column that the mapping leaves out is in no such file, whatever its name.
+	src.NameMapping = map[int][]string{1: {"id"}, 3: {"st"}}
+	src.Columns[1].Name = "old"
+	if got, want := mustRun(t, e, "SELECT id, old "+fromT+" ORDER BY id", src).String(), "1|"+null+"\n2|b"; got != want {
+		t.Errorf("left out of the mapping: got\n%s\nwant\n%s", got, want)
+	}
+}
