@@ -71,6 +71,16 @@ func (m *merged) manifest(snapshot int64) iceberg.ManifestFile {
 		Partitions(m.partitions).Build()
 }
 
+// standsFor says whether all sources are among the paths.
+func (m *merged) standsFor(paths map[string]bool) bool {
+	for p := range m.sources {
+		if !paths[p] {
+			return false
+		}
+	}
+	return true
+}
+
 // use puts what is ready in the place of its sources, for the request named.
 func (g *merger) use(manifests []iceberg.ManifestFile, request string, snapshot int64) []iceberg.ManifestFile {
 	g.mu.Lock()
@@ -85,22 +95,18 @@ func (g *merger) use(manifests []iceberg.ManifestFile, request string, snapshot 
 	ready := g.ready
 	g.ready = nil
 	for _, m := range ready {
-		for p := range m.sources {
-			if !paths[p] {
-				g.retired = append(g.retired, m)
-				m = nil
-				break
-			}
+		switch {
+		case paths[m.path]: // it's in the table, which owns it now
+		case !m.standsFor(paths):
+			g.retired = append(g.retired, m)
+		default:
+			g.ready = append(g.ready, m)
+			m.users[request] = true
+			manifests = slices.Clone(manifests)
+			first := slices.IndexFunc(manifests, func(mf iceberg.ManifestFile) bool { return m.sources[mf.FilePath()] })
+			manifests[first] = m.manifest(snapshot)
+			manifests = slices.DeleteFunc(manifests, func(mf iceberg.ManifestFile) bool { return m.sources[mf.FilePath()] })
 		}
-		if m == nil {
-			continue
-		}
-		g.ready = append(g.ready, m)
-		m.users[request] = true
-		manifests = slices.Clone(manifests)
-		first := slices.IndexFunc(manifests, func(mf iceberg.ManifestFile) bool { return m.sources[mf.FilePath()] })
-		manifests[first] = m.manifest(snapshot)
-		manifests = slices.DeleteFunc(manifests, func(mf iceberg.ManifestFile) bool { return m.sources[mf.FilePath()] })
 	}
 	return manifests
 }

@@ -187,3 +187,88 @@ func (f *fixture) noOrphans() {
 		}
 	}
 }
+
+// Every type of partition value survives being copied.
+func TestMergedPartitionValues(t *testing.T) {
+	var fields []ice.NestedField
+	var parts []ice.PartitionField
+	values := [][]byte{}
+	for i, c := range []struct {
+		typ   ice.Type
+		value []byte
+	}{
+		{ice.PrimitiveTypes.Bool, []byte{1}},
+		{ice.PrimitiveTypes.Int32, []byte{1, 2, 3, 0xff}},
+		{ice.PrimitiveTypes.Int64, []byte{1, 2, 3, 4, 5, 6, 7, 0x88}},
+		{ice.PrimitiveTypes.Date, []byte{9, 9, 0, 0}},
+		{ice.PrimitiveTypes.Time, []byte{9, 9, 0, 0, 1, 0, 0, 0}},
+		{ice.PrimitiveTypes.Timestamp, []byte{9, 9, 0, 0, 1, 0, 0, 0}},
+		{ice.PrimitiveTypes.TimestampTz, []byte{9, 9, 0, 0, 1, 0, 0, 0}},
+		{ice.PrimitiveTypes.String, []byte("größe")},
+		{ice.PrimitiveTypes.UUID, []byte("0123456789abcdef")},
+		{ice.FixedTypeOf(3), []byte{0, 1, 0xff}},
+		{ice.PrimitiveTypes.Binary, []byte{0, 0xff}},
+		{ice.DecimalTypeOf(20, 3), []byte{0xff, 0x01}},
+	} {
+		fields = append(fields, ice.NestedField{ID: i + 1, Name: fmt.Sprint("c", i), Type: c.typ})
+		parts = append(parts, ice.PartitionField{SourceIDs: []int{i + 1}, FieldID: 1000 + i, Name: fmt.Sprint("c", i), Transform: ice.IdentityTransform{}})
+		values = append(values, c.value)
+	}
+	spec := ice.NewPartitionSpec(parts...)
+	f := newFixture(t, ice.NewSchema(0, fields...), &spec, merging("2"))
+	read := func() map[string]string {
+		out := map[string]string{}
+		for _, mf := range f.manifests() {
+			file, err := os.Open(strings.TrimPrefix(mf.FilePath(), "file://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries, err := ice.ReadManifest(mf, file, true)
+			file.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				d := e.DataFile()
+				out[d.FilePath()] = fmt.Sprintln(d.Partition(), d.Count(), d.FileSizeBytes(), d.ValueCounts(), d.NullValueCounts(),
+					d.LowerBoundValues(), d.UpperBoundValues(), d.SplitOffsets(), *d.SortOrderID(), e.SnapshotID(), e.SequenceNum(), *e.FileSequenceNum())
+			}
+		}
+		return out
+	}
+	add := func(n int) {
+		file := commit.File{
+			Path: fmt.Sprintf("file://%s/data/%d.parquet", f.dir, n), Format: "PARQUET", Rows: int64(n + 1), Size: 10, ValueCounts: map[int]int64{1: 3},
+			NullCounts: map[int]int64{2: 1}, Lower: map[int][]byte{8: {}}, Upper: map[int][]byte{8: []byte("z")}, SplitOffsets: []int64{4},
+		}
+		for i, v := range values {
+			file.Partition = append(file.Partition, commit.PartitionValue{FieldID: 1000 + i, Null: n == 1, Value: v})
+		}
+		f.append(f.unit(fmt.Sprint(n), file))
+		iceberg.WaitForMerge(f.driver)
+	}
+	for n := range 4 {
+		add(n)
+	}
+	want := read()
+	if len(want) != 4 || len(iceberg.ReadyMerges(f.driver)) != 1 {
+		t.Fatalf("%d files, ready %v", len(want), iceberg.ReadyMerges(f.driver))
+	}
+	add(4)
+	if n := len(f.manifests()); n != 2 {
+		t.Errorf("%d manifests", n)
+	}
+	got := read()
+	for path, w := range want {
+		if got[path] != w {
+			t.Errorf("%s:\n%s\nwant\n%s", path, got[path], w)
+		}
+	}
+	for _, mf := range f.manifests() {
+		for i, p := range mf.Partitions() {
+			if mf.ExistingDataFiles() == 4 && (!p.ContainsNull || p.LowerBound == nil || string(*p.LowerBound) != string(values[i]) || string(*p.UpperBound) != string(values[i])) {
+				t.Errorf("summary of field %d: %+v", i, p)
+			}
+		}
+	}
+}
