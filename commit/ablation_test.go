@@ -25,53 +25,93 @@ func TestAblations(t *testing.T) {
 		// broken changes the world when the part isn't the machine's.
 		broken func(*world)
 	}{
-		{part: "tokens are looked for in the head's history only", want: "I6",
-			world: world{Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"rollback", "append"}}},
-		{part: "own snapshot ids aren't looked for", want: "I6",
-			world: world{Mode: committest.Mode{StripTokens: true, NoLedger: true}, Jobs: 1}},
-		{part: "the ledger isn't looked into", want: "I6",
-			world: world{Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"append", "expire"}}},
-		{part: "every read is taken to show everything", want: "I",
-			world: world{Mode: committest.Mode{NoLedger: true}, Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"append", "expire"}}},
-		{part: "no send record", want: "I",
-			world: world{Jobs: 1, Faults: 1, Takeovers: 1, Events: 1, Foreign: []string{"drop column", "add column"}, Cancel: true}},
-		{part: "a cancel wins after the point of no return", want: "I",
-			world: world{Jobs: 1, Faults: 1, Cancel: true}},
-		{part: "a moved head is taken for a taken seat", want: "I",
-			world: world{Jobs: 1, Faults: 2, Events: 2, Foreign: []string{"rollback", "newest"}, Deadline: true}},
-		{part: "refused while requests are alive", want: "I",
-			world: world{Jobs: 1, Faults: 1, Deadline: true}},
-		{part: "a 4xx speaks for all copies", want: "I",
-			world: world{Jobs: 1, Faults: 2}},
-		{part: "a 409 speaks for its copy", want: "I2",
-			world: world{Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"rollback", "newest"}, Deadline: true}},
-		{part: "a batch's refusal is everybody's", want: "C1",
-			world: world{Jobs: 2, Poison: 1}},
-		{part: "a token twice in a request", want: "I1",
-			world: world{Jobs: 2, SameKey: true}},
-		{part: "overwrites without a seat", want: "I6",
-			world: world{Mode: committest.Mode{NullParent: true}, Operation: commit.OperationOverwrite, Empty: true, Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"append", "truncate"}}},
-		{part: "the table doesn't check the seat", want: "I",
+		{
+			part: "tokens are looked for in the head's history only", want: "I6",
+			world: world{Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"rollback", "append"}},
+		},
+		{
+			part: "own snapshot ids aren't looked for", want: "I6",
+			world: world{Mode: committest.Mode{StripTokens: true, NoLedger: true}, Jobs: 1},
+		},
+		{
+			part: "the ledger isn't looked into", want: "I6",
+			world: world{Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"append", "expire"}},
+		},
+		{
+			part: "every read is taken to show everything", want: "I",
+			world: world{Mode: committest.Mode{NoLedger: true}, Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"append", "expire"}},
+		},
+		{
+			part: "no send record", want: "I",
+			world: world{Jobs: 1, Faults: 1, Takeovers: 1, Events: 1, Foreign: []string{"drop column", "add column"}, Cancel: true},
+		},
+		{
+			part: "a cancel wins after the point of no return", want: "I",
+			world: world{Jobs: 1, Faults: 1, Cancel: true},
+		},
+		{
+			part: "a moved head is taken for a taken seat", want: "I",
+			world: world{Jobs: 1, Faults: 2, Events: 2, Foreign: []string{"rollback", "newest"}, Deadline: true},
+		},
+		{
+			part: "refused while requests are alive", want: "I",
+			world: world{Jobs: 1, Faults: 1, Deadline: true},
+		},
+		{
+			part: "a 4xx speaks for all copies", want: "I",
+			world: world{Jobs: 1, Faults: 2},
+		},
+		{
+			part: "a 409 speaks for its copy", want: "I2",
+			world: world{Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"rollback", "newest"}, Deadline: true},
+		},
+		{
+			part: "a batch's refusal is everybody's", want: "C1",
+			world: world{Jobs: 2, Poison: 1},
+		},
+		{
+			part: "a token twice in a request", want: "I1",
+			world: world{Jobs: 2, SameKey: true},
+		},
+		{
+			part: "overwrites without a seat", want: "I6",
+			world: world{Mode: committest.Mode{NullParent: true}, Operation: commit.OperationOverwrite, Empty: true, Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"append", "truncate"}},
+		},
+		{
+			part: "the table doesn't check the seat", want: "I",
 			world:  world{Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"append", "rollback"}},
-			broken: func(w *world) { w.Mode.Overlook = true }},
-		{part: "the request doesn't assert the branch's head", want: "I8",
+			broken: func(w *world) { w.Mode.Overlook = true },
+		},
+		{
+			part: "the request doesn't assert the branch's head", want: "I8",
 			world:  world{Jobs: 1, Events: 1, Foreign: []string{"rollback"}},
-			broken: func(w *world) { w.Mode.NoRef = true }},
-		{part: "the request doesn't assert schema and spec", want: "I12",
+			broken: func(w *world) { w.Mode.NoRef = true },
+		},
+		{
+			part: "the request doesn't assert schema and spec", want: "I12",
 			world:  world{Jobs: 1, Events: 1, Foreign: []string{"drop column"}},
-			broken: func(w *world) { w.Mode.NoSchema = true }},
-		{part: "the epoch isn't compared in the same transaction", want: "I",
+			broken: func(w *world) { w.Mode.NoSchema = true },
+		},
+		{
+			part: "the epoch isn't compared in the same transaction", want: "I",
 			world:  world{Jobs: 1, Faults: 1, Takeovers: 1, Events: 1, Foreign: []string{"drop column"}, Cancel: true},
-			broken: func(w *world) { w.Break = brk{Epoch: true} }},
-		{part: "a restarted root seals again", want: "I4",
+			broken: func(w *world) { w.Break = brk{Epoch: true} },
+		},
+		{
+			part: "a restarted root seals again", want: "I4",
 			world:  world{Jobs: 1, Attempts: 2, Faults: 1, Takeovers: 1},
-			broken: func(w *world) { w.Break = brk{Seal: true} }},
-		{part: "files are deleted before the refusal is final", want: "I4",
+			broken: func(w *world) { w.Break = brk{Seal: true} },
+		},
+		{
+			part: "files are deleted before the refusal is final", want: "I4",
 			world:  world{Jobs: 1, Faults: 1, Deadline: true},
-			broken: func(w *world) { w.Break = brk{Delete: true} }},
-		{part: "the journal's row lets a cancel win after the permit", want: "I",
+			broken: func(w *world) { w.Break = brk{Delete: true} },
+		},
+		{
+			part: "the journal's row lets a cancel win after the permit", want: "I",
 			world:  world{Jobs: 1, Faults: 1, Takeovers: 1, Cancel: true},
-			broken: func(w *world) { w.Break = brk{Permit: true} }},
+			broken: func(w *world) { w.Break = brk{Permit: true} },
+		},
 	} {
 		t.Run(c.part, func(t *testing.T) {
 			c.world.Name = "whole"

@@ -88,7 +88,7 @@ func (m *Machine) AppendState(b []byte, read func([]byte, Metadata) []byte) []by
 
 func (m *Machine) appendSent(b []byte, s *sentRun) []byte {
 	b = append(b, s.request.ID...)
-	b = append(b, flags(s.dead))
+	b = append(b, flags(s.dead, s.passed))
 	if s.dead {
 		return b // its answer plays no role any more
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/commit/committest"
 )
 
 const (
@@ -119,5 +120,69 @@ func TestTheDigestCoversTheClaim(t *testing.T) {
 	s.Claim = &commit.Claim{Replaced: []string{"b", "a"}}
 	if u := commit.NewUnit(s); digests[u.Digest] != 4 || u.Claim.Replaced[0] != "a" || s.Claim.Replaced[0] != "b" {
 		t.Errorf("the order of the paths must not matter, and the caller's stays: %v", u.Claim.Replaced)
+	}
+}
+
+// TestOverwritesGoAloneAndMindWhatOthersDid drives overwrites through the machine.
+func TestOverwritesGoAloneAndMindWhatOthersDid(t *testing.T) {
+	overwrite := func(c *committest.Catalog, key string, claim commit.Claim) commit.Unit {
+		u := committest.NewUnit(c, key, "j-"+key, 1, 1)
+		claim.Base = commit.Seat{Number: c.Seat(c.Head("main"))}
+		u.Operation, u.Claim = commit.OperationOverwrite, &claim
+		return u
+	}
+	everywhere := commit.Claim{Read: commit.Scope{All: true}, Replaced: []string{"old.parquet"}}
+	run := func(c *committest.Catalog, before func(*committest.Runner), units ...commit.Unit) map[commit.Token]commit.Outcome {
+		r := committest.NewRunner(committest.NewDriver(c), commit.NewMachine(units, commit.Options{Deadline: committest.Epoch.Add(minute)}))
+		if before != nil {
+			before(r)
+		}
+		for r.Step() {
+		}
+		return r.Outcomes
+	}
+	fresh := func() *committest.Catalog {
+		c := committest.NewCatalog(committest.Mode{})
+		c.Foreign("main")
+		return c
+	}
+
+	c := fresh()
+	a, b := overwrite(c, "a", everywhere), overwrite(c, "b", everywhere)
+	out := run(c, nil, a, b)
+	if out[a.Token].State != commit.Committed || out[b.Token].Reason != commit.ReasonConflict || c.Sends() != 1 {
+		t.Errorf("two overwrites of the same: %s and %s, %d sends", committest.OutcomeText(out[a.Token]), committest.OutcomeText(out[b.Token]), c.Sends())
+	}
+
+	// An append beside it is built into another request and doesn't mind.
+	c = fresh()
+	a = overwrite(c, "a", everywhere)
+	app := committest.NewUnit(c, "app", "j-app", 1, 1)
+	out = run(c, nil, a, app)
+	if out[a.Token].State != commit.Committed || out[app.Token].State != commit.Committed || c.Sends() != 2 {
+		t.Errorf("an overwrite and an append: %s and %s, %d sends", committest.OutcomeText(out[a.Token]), committest.OutcomeText(out[app.Token]), c.Sends())
+	}
+
+	for name, x := range map[string]struct {
+		level commit.Isolation
+		want  commit.State
+	}{"serializable": {commit.Serializable, commit.Refused}, "snapshot": {commit.SnapshotIsolation, commit.Committed}} {
+		c = fresh()
+		claim := everywhere
+		claim.Isolation = x.level
+		a = overwrite(c, "a", claim)
+		out = run(c, func(r *committest.Runner) { on[commit.Send](r, 1, func() { c.Foreign("main") }) }, a)
+		if o := out[a.Token]; o.State != x.want || o.State == commit.Refused && o.Reason != commit.ReasonConflict {
+			t.Errorf("rows added meanwhile, %s: %s (%v)", name, committest.OutcomeText(o), o.Err)
+		}
+	}
+
+	// Its base was rolled back: what it read isn't there.
+	c = fresh()
+	c.Foreign("main")
+	a = overwrite(c, "a", everywhere)
+	c.SetHead("main", c.Parent(c.Head("main")))
+	if o := run(c, nil, a)[a.Token]; o.Reason != commit.ReasonConflict {
+		t.Errorf("the base was rolled back: %s (%v)", committest.OutcomeText(o), o.Err)
 	}
 }

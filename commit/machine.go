@@ -159,8 +159,9 @@ type sentRun struct {
 	base    Metadata
 	units   []*unitRun
 	answer  Answer
-	// dead: its seat was taken by something else. It stays so.
-	dead bool
+	// passed: its seat was taken, so it can't land any more. dead: and not by
+	// itself. Both stay so.
+	passed, dead bool
 }
 
 // NewMachine returns a machine for the units, which belong to one table and

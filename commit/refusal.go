@@ -66,16 +66,22 @@ func codeOfRefusal(r Reason, u *unitRun) Code {
 
 func errUnknown(u *unitRun, s *sentRun, readErr error) error {
 	cause := answerError(s.answer)
+	fate, sends := "may still land", fmt.Sprintf("%d requests were sent", u.attempts)
+	if u.sentBefore {
+		sends += " now, others by an earlier run"
+	}
 	switch {
 	case errors.Is(readErr, errBlind):
 		cause = readErr
+		if s.passed {
+			fate = "may have landed"
+		}
 	case readErr != nil:
 		cause = fmt.Errorf("%w; and the table can't be read: %w", cause, readErr)
 	}
 	return &Error{
 		Code: CodeUnknown, Op: "commit to", Object: u.unit.Table.String(), Cause: cause,
-		Tried: fmt.Sprintf("%d requests were sent; the last one (%s) may still land; the data files are kept under %s",
-			u.attempts, s.request.ID, u.unit.Prefix),
+		Tried: fmt.Sprintf("%s; the last one (%s) %s; the data files are kept under %s", sends, s.request.ID, fate, u.unit.Prefix),
 		Hint: "Don't submit again under another key. Run the statement again with the same key: it looks the commit up in the table first.",
 	}
 }

@@ -87,11 +87,14 @@ func (m *Machine) lookAt(meta Metadata) look {
 		}
 	}
 	for _, s := range m.sent {
-		if s.dead || !m.isDead(s, meta) {
+		if s.dead || !m.isPassed(s, meta) {
 			continue
 		}
-		s.dead = true
-		if !s.landedIn(meta) {
+		// A seat that was taken by something out of sight may have been taken
+		// by the request itself. Then it isn't dead, and its unit is never told
+		// as refused.
+		s.passed = true
+		if s.dead = m.sees(meta, max(s.request.Seat.Number-1, 0)); s.dead && !s.landedIn(meta) {
 			m.emit(Discard{s.request})
 		}
 	}
@@ -135,25 +138,20 @@ func (m *Machine) sees(meta Metadata, since int64) bool {
 	return m.opts.ablate.noOrigin || Sees(meta, since)
 }
 
-// isDead: the seat of the request was taken, so it can't land any more, and the
-// read shows by whom. A request without a seat is never dead. A table with
-// another UUID says nothing about the seats of the first one.
-//
-// A seat that was taken by something out of sight may have been taken by the
-// request itself, so that request counts as alive: its unit is then never told
-// as refused.
-func (m *Machine) isDead(s *sentRun, meta Metadata) bool {
+// isPassed: the seat of the request was taken, so it can't land any more. The
+// seat of a request without one never is. A table with another UUID says
+// nothing about the seats of the first one.
+func (m *Machine) isPassed(s *sentRun, meta Metadata) bool {
 	for _, u := range s.units {
 		if u.unit.TableUUID != meta.UUID() {
 			return false
 		}
 	}
 	seat, clock := s.request.Seat, meta.Clock()
-	passed := seat.Pointer != "" && clock.Pointer != seat.Pointer || seat.Number > 0 && clock.Number >= seat.Number
-	if m.opts.ablate.movedIsDead {
-		passed = passed || meta.Head(s.request.Branch) != s.request.Head
+	if m.opts.ablate.movedIsDead && meta.Head(s.request.Branch) != s.request.Head {
+		return true
 	}
-	return passed && m.sees(meta, max(seat.Number-1, 0))
+	return seat.Pointer != "" && clock.Pointer != seat.Pointer || seat.Number > 0 && clock.Number >= seat.Number
 }
 
 // landedIn: the read shows the request's snapshot, or its tokens at its seat.
@@ -223,15 +221,15 @@ func (m *Machine) check(u *unitRun, meta Metadata) error {
 }
 
 // giveUp ends a unit that the read doesn't reach back to, unless a request of
-// it may still show up. Nothing is ever built for it again.
+// it may still land and show up. Nothing is built for it meanwhile.
 func (m *Machine) giveUp(u *unitRun) {
-	live := m.live(u)
+	under := slices.ContainsFunc(m.live(u), func(s *sentRun) bool { return !s.passed })
 	switch {
 	case len(u.unit.Files) == 0:
 		m.finishEmpty(u)
 	case u.attempts == 0 && !u.sentBefore:
 		m.want(u, ReasonLimit, errKeyTooOld(u.unit.Key, errBlind))
-	case len(live) == 0, m.overdue():
+	case !under || m.overdue():
 		m.finish(u, Outcome{State: Unknown, Err: errUnknown(u, m.lastSent(u), errBlind)})
 	}
 }
@@ -377,9 +375,7 @@ func (m *Machine) tellFinal() {
 		live := m.live(u)
 		switch {
 		case u.blind && (u.attempts > 0 || u.sentBefore): // what became of it is out of sight
-			if len(live) == 0 || m.overdue() {
-				m.finish(u, Outcome{State: Unknown, Err: errUnknown(u, m.lastSent(u), errBlind)})
-			}
+			m.giveUp(u)
 		case m.isTold(u, live):
 			m.finish(u, Outcome{
 				State: Refused, Reason: u.wanted.reason, Quarantine: len(live) > 0,

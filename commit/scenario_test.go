@@ -71,11 +71,12 @@ type scenario struct {
 
 func (s *scenario) play(w []string) (string, error) {
 	switch w[0] {
-	// table [pointer] [no-seat] [strip-tokens] [stale-seat-400]
+	// table [pointer] [no-seat] [strip-tokens] [stale-seat-400] [no-ledger] [heads-only]
 	case "table":
 		mode := committest.Mode{}
 		for _, f := range w[1:] {
-			on := map[string]*bool{"pointer": &mode.Pointer, "no-seat": &mode.NoSeat, "strip-tokens": &mode.StripTokens, "stale-seat-400": &mode.StaleSeat400}[f]
+			on := map[string]*bool{"pointer": &mode.Pointer, "no-seat": &mode.NoSeat, "strip-tokens": &mode.StripTokens, "stale-seat-400": &mode.StaleSeat400,
+				"no-ledger": &mode.NoLedger, "heads-only": &mode.HeadsOnly}[f]
 			if on == nil {
 				return "", fmt.Errorf("no mode %q", f)
 			}
@@ -182,6 +183,10 @@ func (s *scenario) world(w []string) (string, error) {
 		s.c.AddColumn()
 	case "drop-column":
 		s.c.DropColumn()
+	case "expire": // all snapshots but the heads
+		s.c.Expire()
+	case "reset-ledger":
+		s.c.SetLedger("")
 	case "change-spec":
 		s.c.ChangeSpec()
 	case "drop":

@@ -154,6 +154,14 @@ func (d *Driver) Build(ctx context.Context, m commit.Metadata, units []commit.Un
 	if !ok {
 		return commit.Request{}, errors.New("the metadata is not of this driver")
 	}
+	for _, u := range units {
+		if u.Claim == nil {
+			continue
+		}
+		if err := commit.CheckConflicts(u, base.changes(u.Branch, u.Claim.Base.Number)); err != nil {
+			return commit.Request{}, err
+		}
+	}
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	d.c.next++

@@ -16,7 +16,8 @@ type snapshot struct {
 	id, parent string
 	seat       int64
 	tokens     map[commit.Token]commit.Landed
-	files      []string
+	files      []commit.File
+	removed    []string
 	rows       int64
 }
 
@@ -128,8 +129,9 @@ func (v version) apply(mode Mode, p *payload) (next version, misfits int, a comm
 	s := snapshot{id: p.snapshot, parent: p.head, seat: p.seat, tokens: map[commit.Token]commit.Landed{}}
 	for _, u := range p.units {
 		s.rows += u.Rows
-		for _, f := range u.Files {
-			s.files = append(s.files, f.Path)
+		s.files = append(s.files, u.Files...)
+		if u.Claim != nil {
+			s.removed = append(s.removed, u.Claim.Replaced...)
 		}
 		s.tokens[u.Token] = commit.Landed{
 			Token: u.Token, Digest: u.Digest, SnapshotID: p.snapshot, Seat: commit.Seat{Number: p.seat},
@@ -245,6 +247,25 @@ func (m metadata) build(number string, units []commit.Unit) commit.Request {
 		r.Tokens = append(r.Tokens, u.Token)
 	}
 	return r
+}
+
+// changes are what others did to the branch since a seat. When the version of
+// that seat isn't in the branch's history any more, nobody can tell.
+func (m metadata) changes(branch string, since int64) (out []commit.Change) {
+	at := m.heads[branch]
+	for at != "" && m.snapshots[at].seat > since {
+		s := m.snapshots[at]
+		out = append(out, commit.Change{Seat: commit.Seat{Number: s.seat}, SnapshotID: s.id, Added: s.files, Removed: s.removed})
+		if s.seat > 0 && len(s.tokens) == 0 { // another engine's: a row of no known place
+			out[len(out)-1].Added = []commit.File{{Path: "foreign-" + s.id}}
+		}
+		at = s.parent
+	}
+	if since > 0 && (at == "" || m.snapshots[at].seat != since) {
+		out = append(out, commit.Change{SnapshotID: m.heads[branch], Opaque: true})
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // ledgerTokens is how many tokens the in-memory table's ledger keeps: few, so
