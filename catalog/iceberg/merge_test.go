@@ -26,7 +26,7 @@ func TestManifestsAreMerged(t *testing.T) {
 		t.Run("v"+version, func(t *testing.T) {
 			f := newFixture(t, idKV(), byK(), merging(version))
 			var want []int64
-			keys := []*string{new(string), nil, ptr("a"), ptr("zz")}
+			keys := []*string{new(string), nil, new("a"), new("zz")}
 			for n := range 14 {
 				f.append(f.unit(fmt.Sprint(n), f.file(true, rows(keys[n%4], int64(n)))))
 				want = append(want, int64(n))
@@ -145,8 +145,6 @@ func TestAMergedManifestIsDeletedWhenNothingNeedsIt(t *testing.T) {
 		}
 	})
 }
-
-func ptr(s string) *string { return &s }
 
 func (f *fixture) send(r commit.Request) {
 	f.t.Helper()

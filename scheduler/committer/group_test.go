@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -172,12 +173,7 @@ func TestAPoisonedUnitIsRefusedAlone(t *testing.T) {
 		g := newGroup(t, nil)
 		bad := commit.NewToken(commit.TokenInput{Key: "k3", TableUUID: g.c.UUID(), Branch: "main"})
 		g.answer = func(r commit.Request) (commit.Answer, bool) {
-			for _, tok := range r.Tokens {
-				if tok == bad {
-					return commit.Answer{Class: commit.AnswerRejected, Status: 400, Err: errors.New("bad data file")}, true
-				}
-			}
-			return commit.Answer{}, false
+			return commit.Answer{Class: commit.AnswerRejected, Status: 400, Err: errors.New("bad data file")}, slices.Contains(r.Tokens, bad)
 		}
 		var good []string
 		for n := range 8 {
@@ -273,7 +269,7 @@ func TestACancelRacesWithItsBatch(t *testing.T) {
 						t.Errorf("%+v %v", g.reports["x"], g.errs["x"])
 					}
 				}
-				if got := g.c.Rows("main"); int64(got) != rows {
+				if got := g.c.Rows("main"); got != rows {
 					t.Errorf("%d rows, want %d", got, rows)
 				}
 				if at == "queue" && fmt.Sprint(len(g.requests)) != "2" {

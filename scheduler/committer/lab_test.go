@@ -47,9 +47,11 @@ func (s switched) Read(ctx context.Context) (commit.Metadata, error) { return s.
 func (s switched) Build(ctx context.Context, m commit.Metadata, u []commit.Unit) (commit.Request, error) {
 	return s.now().Build(ctx, m, u)
 }
+
 func (s switched) Send(ctx context.Context, r commit.Request) commit.Answer {
 	return s.now().Send(ctx, r)
 }
+
 func (s switched) Discard(ctx context.Context, r commit.Request) error {
 	return s.now().Discard(ctx, r)
 }
