@@ -151,7 +151,7 @@ func (e *Executor) assemble() {
 	e.source = &shuffle.Source{Store: e.store, Executor: e.cfg.ID, Remote: e.remote, AlwaysRemote: e.cfg.AlwaysRemote}
 	e.session = &session{
 		rpc: firnpb.NewSchedulerServiceClient(e.conn), log: e.log,
-		lost: make(chan struct{}, 1), registered: e.registered,
+		lost: make(chan struct{}, 1), soon: make(chan struct{}, 1), registered: e.registered,
 		hello: &firnpb.RegisterRequest{
 			ProtocolVersion: wire.ProtocolVersion, ExecutorId: e.cfg.ID, Incarnation: uuid.NewString(),
 			ControlAddress: e.Addr(), FlightAddress: e.Addr(),
@@ -240,8 +240,8 @@ func (e *Executor) freeLate(job string) {
 }
 
 // Close takes no more tasks, waits for those that run until ctx ends, cancels
-// them then, reports how they ended, and stops. The shuffle data is gone
-// afterwards.
+// them then, reports how they ended, and stops. The scheduler is told
+// both: at once that no more is taken, and at the end that the shuffle data is gone.
 func (e *Executor) Close(ctx context.Context) error {
 	e.closing.Do(func() { e.closed = e.close(ctx) })
 	return e.closed
@@ -251,12 +251,9 @@ func (e *Executor) close(ctx context.Context) error {
 	e.stopTaking()
 	var errs []error
 	if e.runner != nil {
+		e.tell(ctx, e.session.drain)
 		e.runner.stop(ctx)
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastReports)
-		if now, _ := e.session.current(); now != nil {
-			e.reporter.flush(last)
-		}
-		cancel()
+		e.tell(ctx, func(ctx context.Context) { e.reporter.flush(ctx) })
 	}
 	e.stopBG()
 	if e.server != nil {
@@ -266,6 +263,7 @@ func (e *Executor) close(ctx context.Context) error {
 	}
 	e.bg.Wait()
 	if e.runner != nil {
+		e.tell(ctx, e.session.leave)
 		errs = append(errs, e.runner.closeSlots(), e.remote.Close())
 	}
 	if e.conn != nil {
@@ -275,4 +273,14 @@ func (e *Executor) close(ctx context.Context) error {
 		errs = append(errs, e.store.Clear(), os.RemoveAll(filepath.Join(e.cfg.Dir, slotsName)), e.lock.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// tell makes one of the last calls to the scheduler, if it ever knew us.
+func (e *Executor) tell(ctx context.Context, call func(context.Context)) {
+	if now, _ := e.session.current(); now == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastReports)
+	defer cancel()
+	call(ctx)
 }

@@ -265,6 +265,38 @@ func TestUnacknowledgedAttemptsStayInHeartbeats(t *testing.T) {
 	}
 }
 
+// Who shuts down says so: at once that it takes no more, and with its last word
+// that it has gone, after which no heartbeat comes that would register it again.
+func TestShuttingDownIsSaid(t *testing.T) {
+	s := newScheduler(t, "push")
+	h := start(t, s, nil)
+	h.launch(t, def(t, "a-1", query("block")))
+	h.started(t, "a-1")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- h.Close(ctx) }()
+	for hb := range s.heartbeats {
+		if hb.GetDraining() {
+			if hb.GetLeft() || !slices.Equal(hb.GetRunningAttempts(), []string{"a-1"}) {
+				t.Errorf("while a task runs: %v", hb)
+			}
+			break
+		}
+	}
+	cancel()
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	var last *firnpb.HeartbeatRequest
+	for len(s.heartbeats) > 0 {
+		last = <-s.heartbeats
+	}
+	if !last.GetLeft() || len(last.GetRunningAttempts()) != 0 {
+		t.Errorf("the last word is %v", last)
+	}
+}
+
 func TestDuplicateLaunchesRunOnce(t *testing.T) {
 	s := newScheduler(t, "push")
 	h := start(t, s, nil)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -36,6 +37,10 @@ type session struct {
 	log   *slog.Logger
 	// lost has a token when the scheduler said that it doesn't know us.
 	lost chan struct{}
+	// draining: heartbeats say that no more tasks are taken.
+	draining atomic.Bool
+	// soon has a token when the next heartbeat is due at once.
+	soon chan struct{}
 	// registered is told of each registration.
 	registered func(*firnpb.RegisterResponse)
 
@@ -166,12 +171,14 @@ func (s *session) beat(ctx context.Context, running func() []string, free func()
 			t.Stop()
 			s.rejoin(ctx)
 			continue
+		case <-s.soon:
+			t.Stop()
 		case <-t.C:
 		}
 		call, stop := context.WithTimeout(ctx, callTimeout)
 		resp, err := s.rpc.Heartbeat(call, &firnpb.HeartbeatRequest{
 			ExecutorId: s.hello.GetExecutorId(), Incarnation: s.hello.GetIncarnation(),
-			RunningAttempts: running(), FreeSlots: uint32(free()),
+			RunningAttempts: running(), FreeSlots: uint32(free()), Draining: s.draining.Load(),
 		})
 		stop()
 		switch {
@@ -184,6 +191,26 @@ func (s *session) beat(ctx context.Context, running func() []string, free func()
 		default:
 			cancel(resp.GetCancelAttempts())
 		}
+	}
+}
+
+// drain has the next heartbeat say at once, as all after it, that no more tasks
+// are taken.
+func (s *session) drain(context.Context) {
+	s.draining.Store(true)
+	select {
+	case s.soon <- struct{}{}:
+	default:
+	}
+}
+
+// leave says that the executor has shut down, so that nobody waits for its
+// silence. No heartbeat may follow; ctx bounds it.
+func (s *session) leave(ctx context.Context) {
+	if _, err := s.rpc.Heartbeat(ctx, &firnpb.HeartbeatRequest{
+		ExecutorId: s.hello.GetExecutorId(), Incarnation: s.hello.GetIncarnation(), Draining: true, Left: true,
+	}); err != nil {
+		s.log.LogAttrs(ctx, slog.LevelDebug, "the scheduler didn't take the leave", slog.Any("error", err))
 	}
 }
 

@@ -62,6 +62,11 @@ func (s *Scheduler) Heartbeat(ctx context.Context, r *firnpb.HeartbeatRequest) (
 	err := s.loop.call(ctx, func() {
 		if e := s.known(r.GetExecutorId(), r.GetIncarnation()); e != nil {
 			resp.Known = true
+			if r.GetLeft() {
+				s.loseExecutor(e, "it has shut down")
+				return
+			}
+			e.draining = r.GetDraining()
 			resp.CancelAttempts = s.heartbeat(e, r.GetRunningAttempts())
 		}
 	})

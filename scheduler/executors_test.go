@@ -142,6 +142,30 @@ func TestExecutorLostWhileTasksRun(t *testing.T) {
 	}
 }
 
+// An executor that shuts down gets no more tasks, keeps those it has, and is lost
+// with its last word, not after its silence.
+func TestDrainingAndLeaving(t *testing.T) {
+	h := start(t, nil)
+	e1 := startExecutor(t, h.s, executorOptions{id: "e1", slots: 8})
+	e1.stop() // its own heartbeats would say otherwise
+	startExecutor(t, h.s, executorOptions{id: "e2", slots: 1})
+	say := func(left bool) bool {
+		resp, err := h.s.Heartbeat(t.Context(), &firnpb.HeartbeatRequest{ExecutorId: "e1", Incarnation: e1.incarnation, Draining: true, Left: left})
+		must(t, err)
+		return resp.GetKnown()
+	}
+	if !say(false) {
+		t.Fatal("a draining executor is forgotten")
+	}
+	wantState(t, h.run(&firnpb.ExecuteRequest{Sql: insert}), graph.Succeeded, commit.CommitCommitted)
+	if len(e1.launched) != 0 || e1.probes.Load() != 0 {
+		t.Error("a draining executor was given work")
+	}
+	if say(true); say(false) {
+		t.Error("an executor that has left is still known")
+	}
+}
+
 // Two processes with one id, as of a copied directory: the later one stays.
 func TestAReplacedIncarnationIsRefused(t *testing.T) {
 	h := start(t, nil)

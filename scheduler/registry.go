@@ -24,6 +24,8 @@ type executor struct {
 	slots  int
 	memory int64
 	seen   time.Time
+	// draining: it takes no more tasks, and leaves when those it has have ended.
+	draining bool
 	// running are the attempts that it was given and has not ended.
 	running map[string]*attempt
 	// lastUse orders executors with the same number of free slots.
@@ -38,7 +40,13 @@ type executor struct {
 	end    context.CancelFunc
 }
 
-func (e *executor) free() int { return e.slots - len(e.running) }
+// free is how many more tasks the executor takes.
+func (e *executor) free() int {
+	if e.draining {
+		return 0
+	}
+	return e.slots - len(e.running)
+}
 
 // attempt is one attempt that an executor was given.
 type attempt struct {
@@ -226,11 +234,14 @@ func (s *Scheduler) anyExecutor(ctx context.Context) (*executor, int, error) {
 		var arrived chan struct{}
 		if err := s.loop.call(ctx, func() {
 			arrived = s.state.arrived
-			if e = s.leastBusy(func(*executor) bool { return true }); e != nil {
+			stays := func(e *executor) bool { return !e.draining }
+			if e = s.leastBusy(stays); e != nil {
 				s.use(e)
 			}
 			for _, other := range s.state.executors {
-				slots += other.slots
+				if stays(other) {
+					slots += other.slots
+				}
 			}
 		}); err != nil {
 			return nil, 0, err

@@ -209,8 +209,12 @@ type HeartbeatRequest struct {
 	Incarnation     string                 `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	RunningAttempts []string               `protobuf:"bytes,3,rep,name=running_attempts,json=runningAttempts,proto3" json:"running_attempts,omitempty"`
 	FreeSlots       uint32                 `protobuf:"varint,4,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// draining: the executor shuts down and takes no more tasks.
+	Draining bool `protobuf:"varint,5,opt,name=draining,proto3" json:"draining,omitempty"`
+	// left: it has shut down. What it held is gone, and this is its last word.
+	Left          bool `protobuf:"varint,6,opt,name=left,proto3" json:"left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatRequest) Reset() {
@@ -269,6 +273,20 @@ func (x *HeartbeatRequest) GetFreeSlots() uint32 {
 		return x.FreeSlots
 	}
 	return 0
+}
+
+func (x *HeartbeatRequest) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *HeartbeatRequest) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
 }
 
 type HeartbeatResponse struct {
@@ -3509,14 +3527,16 @@ const file_firn_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12\x1f\n" +
 	"\vlocal_allow\x18\x05 \x03(\tR\n" +
-	"localAllow\"\x9f\x01\n" +
+	"localAllow\"\xcf\x01\n" +
 	"\x10HeartbeatRequest\x12\x1f\n" +
 	"\vexecutor_id\x18\x01 \x01(\tR\n" +
 	"executorId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12)\n" +
 	"\x10running_attempts\x18\x03 \x03(\tR\x0frunningAttempts\x12\x1d\n" +
 	"\n" +
-	"free_slots\x18\x04 \x01(\rR\tfreeSlots\"R\n" +
+	"free_slots\x18\x04 \x01(\rR\tfreeSlots\x12\x1a\n" +
+	"\bdraining\x18\x05 \x01(\bR\bdraining\x12\x12\n" +
+	"\x04left\x18\x06 \x01(\bR\x04left\"R\n" +
 	"\x11HeartbeatResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12'\n" +
 	"\x0fcancel_attempts\x18\x02 \x03(\tR\x0ecancelAttempts\"\x8c\x01\n" +
