@@ -75,8 +75,8 @@ func readerOf(path string) string {
 		{".csv", "read_csv"},
 		{".tsv", "read_csv"},
 		{".json", "read_json"},
-		{".jsonl", "read_json"},
-		{".ndjson", "read_json"},
+		{".jsonl", "read_ndjson"},
+		{".ndjson", "read_ndjson"},
 	} {
 		if strings.HasSuffix(p, e.ending) {
 			return e.reader

@@ -125,6 +125,10 @@ type session struct {
 	// clean is set at the very end of a session of which nothing is left in the
 	// instance but what made drops.
 	clean bool
+	// jsonRejected counts the lines of JSON sources that were left out, and
+	// jsonRejects lists the first ones; DuckDB keeps those of CSV sources.
+	jsonRejected int64
+	jsonRejects  []Reject
 }
 
 // open makes the attempt's directory and instance. The caller closes the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/duckdb"
 	"github.com/firn-project/firn/plan"
 )
@@ -35,8 +36,9 @@ func (e *Engine) RunQuery(ctx context.Context, q *plan.Query, t TaskInfo) (*Stre
 	}
 	rows, err := s.start(ctx, q)
 	if err != nil {
+		err = s.tellRejects(ctx, err, q)
 		s.close()
-		return nil, s.tell(err, q.Sources)
+		return nil, err
 	}
 	return &Stream{s: s, q: q, rows: rows}, nil
 }
@@ -69,7 +71,8 @@ func (r *Stream) Next(ctx context.Context) (arrow.RecordBatch, error) {
 		r.count += rec.NumRows()
 		return rec, nil
 	case !errors.Is(err, io.EOF):
-		err = r.s.tell(err, r.q.Sources)
+		r.rows.Close()
+		err = r.s.tellRejects(ctx, err, r.q)
 	default:
 		if broken := r.finish(ctx); broken != nil {
 			err = broken
@@ -84,19 +87,31 @@ func (r *Stream) finish(ctx context.Context) error {
 	counted := slices.ContainsFunc(r.q.Sources, func(s plan.Source) bool {
 		return s.Kind == plan.SourceCSV && len(s.Files) > 0 && countsRejects(s.Options)
 	})
-	if !counted {
+	r.rejected, r.rejects = r.s.jsonRejected, r.s.jsonRejects
+	if counted {
+		r.rows.Close()
+		n, list, err := r.s.rejects(ctx)
+		if err != nil {
+			return r.s.tell(err, r.q.Sources)
+		}
+		r.rejected, r.rejects = r.rejected+n, mergeRejects(r.rejects, list)
+	} else {
 		r.s.clean = true
-		return nil
-	}
-	r.rows.Close()
-	var err error
-	if r.rejected, r.rejects, err = r.s.rejects(ctx); err != nil {
-		return r.s.tell(err, r.q.Sources)
 	}
 	if r.rejected > r.q.RejectLimit {
 		return tooMany(r.rejected, r.q.RejectLimit, r.rejects, r.q.Sources)
 	}
 	return nil
+}
+
+// tellRejects is tell, and names every bad line if that is what the query failed
+// on.
+func (s *session) tellRejects(ctx context.Context, err error, q *plan.Query) error {
+	err = s.tell(err, q.Sources)
+	if commit.CodeOf(err) == commit.CodeRejectedRows {
+		return s.explainJSON(ctx, err, q)
+	}
+	return err
 }
 
 // Rows is the number of rows given so far.

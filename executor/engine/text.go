@@ -185,6 +185,10 @@ func (s *session) pinJSON(ctx context.Context, src *plan.Source, in []input) err
 	}
 	detect := without(user, outside)
 	detect["hive_partitioning"] = "false"
+	if _, ok := detect["ignore_errors"]; !ok && strings.Contains(detect["format"], "newline_delimited") {
+		// Lines that aren't JSON are counted when they're read.
+		detect["ignore_errors"] = "true"
+	}
 	cols, err := s.db.Describe(ctx, "SELECT * FROM "+call("read_json", in, detect))
 	if err != nil {
 		return err

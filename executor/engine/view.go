@@ -65,6 +65,9 @@ func (s *session) createView(ctx context.Context, src plan.Source, rejectLimit i
 		if in, err = s.stage(ctx, src); err != nil {
 			return err
 		}
+		if in, err = s.siftJSON(ctx, src, in, rejectLimit); err != nil {
+			return err
+		}
 		body, err = fileQuery(src, in, rejectLimit)
 	}
 	if err != nil {
