@@ -78,6 +78,11 @@ func TestAblations(t *testing.T) {
 			world: world{Mode: committest.Mode{NullParent: true}, Operation: commit.OperationOverwrite, Empty: true, Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"append", "truncate"}},
 		},
 		{
+			part: "overwrites don't mind what others did", want: "I8",
+			world:  world{Operation: commit.OperationOverwrite, Claims: true, Jobs: 2, Events: 1, Foreign: []string{"append"}},
+			broken: func(w *world) { w.Break = brk{Conflicts: true} },
+		},
+		{
 			part: "the table doesn't check the seat", want: "I",
 			world:  world{Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"append", "rollback"}},
 			broken: func(w *world) { w.Mode.Overlook = true },

@@ -82,7 +82,7 @@ func errUnknown(u *unitRun, s *sentRun, readErr error) error {
 	return &Error{
 		Code: CodeUnknown, Op: "commit to", Object: u.unit.Table.String(), Cause: cause,
 		Tried: fmt.Sprintf("%s; the last one (%s) %s; the data files are kept under %s", sends, s.request.ID, fate, u.unit.Prefix),
-		Hint: "Don't submit again under another key. Run the statement again with the same key: it looks the commit up in the table first.",
+		Hint:  "Don't submit again under another key. Run the statement again with the same key: it looks the commit up in the table first.",
 	}
 }
 

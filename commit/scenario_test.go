@@ -75,8 +75,10 @@ func (s *scenario) play(w []string) (string, error) {
 	case "table":
 		mode := committest.Mode{}
 		for _, f := range w[1:] {
-			on := map[string]*bool{"pointer": &mode.Pointer, "no-seat": &mode.NoSeat, "strip-tokens": &mode.StripTokens, "stale-seat-400": &mode.StaleSeat400,
-				"no-ledger": &mode.NoLedger, "heads-only": &mode.HeadsOnly}[f]
+			on := map[string]*bool{
+				"pointer": &mode.Pointer, "no-seat": &mode.NoSeat, "strip-tokens": &mode.StripTokens, "stale-seat-400": &mode.StaleSeat400,
+				"no-ledger": &mode.NoLedger, "heads-only": &mode.HeadsOnly,
+			}[f]
 			if on == nil {
 				return "", fmt.Errorf("no mode %q", f)
 			}

@@ -28,6 +28,8 @@ type Exploration struct {
 	Attempts int
 	// Operation is what the units do; appends when empty.
 	Operation commit.Operation
+	// Claims: the units have read the whole table at the beginning, and replace a file.
+	Claims bool
 	// SameKey gives both jobs one key.
 	SameKey bool
 	// Poison is the number of a job, counted from 1, that the catalog answers 400 to.
@@ -73,6 +75,8 @@ type Break struct {
 	// Delete deletes a unit's files when it is told as refused or unknown,
 	// whether that is final or not.
 	Delete bool
+	// Conflicts builds without a look at what others did since a claim's base.
+	Conflicts bool
 	// Permit lets a cancel win over a unit that may have been sent.
 	Permit bool
 }
@@ -184,8 +188,12 @@ func (x *explorer) makeUnits() {
 			job := fmt.Sprintf("j%d", j)
 			prefix := "mem://t/data/" + job + "/"
 			attempt := fmt.Sprintf("a-%d", a)
+			var claim *commit.Claim
+			if x.Claims {
+				claim = &commit.Claim{Base: commit.Seat{Number: x.firstClock()}, Read: commit.Scope{All: true}, Replaced: []string{"old.parquet"}}
+			}
 			x.units[j][a] = commit.NewUnit(commit.UnitSpec{
-				Key: key, JobID: job, Table: Name, TableUUID: tableUUID, Operation: x.Operation,
+				Claim: claim, Key: key, JobID: job, Table: Name, TableUUID: tableUUID, Operation: x.Operation,
 				Prefix: prefix, Tasks: 1, Files: []commit.File{{
 					Path: prefix + "1-0-" + attempt + "-0.parquet", Format: "PARQUET", Attempt: attempt, Rows: 1, Size: 100,
 				}},

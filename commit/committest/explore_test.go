@@ -43,6 +43,7 @@ func small() (es []committest.Exploration) {
 		committest.Exploration{Name: "two attempts", Jobs: 1, Attempts: 2, Faults: 1, Takeovers: 1},
 		committest.Exploration{Name: "two jobs", Jobs: 2, Faults: 1, Takeovers: 1, Events: 1, Foreign: []string{"append"}},
 		committest.Exploration{Name: "two jobs, one poisoned", Jobs: 2, Poison: 2, Faults: 1},
+		committest.Exploration{Name: "two overwrites of the same", Operation: commit.OperationOverwrite, Claims: true, Jobs: 2, Faults: 1, Events: 1, Foreign: []string{"append", "rollback"}},
 		committest.Exploration{Name: "one key twice", Jobs: 2, SameKey: true, Faults: 1, Takeovers: 1},
 	)
 }
@@ -69,7 +70,7 @@ func full() []committest.Exploration {
 	add(committest.Exploration{Name: "two attempts, all bounds", Jobs: 1, Attempts: 2, Faults: 2, Takeovers: 2, Events: 1, Foreign: []string{"append"}})
 	add(committest.Exploration{Name: "two jobs, all bounds", Jobs: 2, Attempts: 2, Faults: 2, Takeovers: 2, Events: 1, Foreign: []string{"append"}})
 	add(committest.Exploration{Name: "two jobs, one poisoned, one change", Jobs: 2, Poison: 2, Faults: 1, Takeovers: 1, Events: 1, Foreign: everything})
-	add(committest.Exploration{Name: "two overwrites", Operation: commit.OperationOverwrite, Jobs: 2, Faults: 1, Takeovers: 1, Events: 1, Foreign: everything})
+	add(committest.Exploration{Name: "two overwrites", Operation: commit.OperationOverwrite, Claims: true, Jobs: 2, Faults: 1, Takeovers: 1, Events: 1, Foreign: everything})
 	return es
 }
 

@@ -271,8 +271,7 @@ func (x *explorer) step(c *world, p int, ev commit.Event) {
 			i--
 		case commit.Build:
 			rest := slices.Clone(pr.todo[:i])
-			q := x.build(c, a)
-			pr.todo = append(rest, pr.machine.Step(commit.BuildDone{Request: q}, c.now())...)
+			pr.todo = append(rest, pr.machine.Step(x.build(c, a), c.now())...)
 			i--
 		case commit.Wait: // the read after it may come at any time
 			rest := slices.Clone(pr.todo[:i])

@@ -232,12 +232,20 @@ func (x *explorer) dataFiles(u commit.Unit) uint8 {
 }
 
 // build carries a Build out.
-func (x *explorer) build(w *world, a commit.Build) commit.Request {
+func (x *explorer) build(w *world, a commit.Build) commit.BuildDone {
 	n := len(w.requests) + 1
 	base, ok := a.Base.(*sight)
 	if !ok {
 		w.broke = "a request is built from no read"
-		return commit.Request{}
+		return commit.BuildDone{}
+	}
+	for _, u := range a.Units {
+		if u.Claim == nil || x.Break.Conflicts {
+			continue
+		}
+		if err := commit.CheckConflicts(u, base.changes(u.Branch, u.Claim.Base.Number)); err != nil {
+			return commit.BuildDone{Err: err}
+		}
 	}
 	q := &built{Request: base.build(strconv.Itoa(n), a.Units)}
 	p := q.Payload.(*payload)
@@ -249,7 +257,7 @@ func (x *explorer) build(w *world, a commit.Build) commit.Request {
 	}
 	q.code = fmt.Appendf(nil, "%s/%d/%d/%d/%s", p.head, p.seat, p.schemaID, q.files, p.ledger)
 	w.requests = append(slices.Clip(w.requests), q)
-	return q.Request
+	return commit.BuildDone{Request: q.Request}
 }
 
 func number(id string) uint8 {
@@ -273,6 +281,9 @@ func (x *explorer) arrive(w *world, n uint8) commit.Answer {
 	}
 	if head != p.head {
 		w.broke = "I8: a commit of somebody else was put aside"
+	}
+	if x.Claims && (head == "" || w.table.full.snapshots[head].seat != x.firstClock()) {
+		w.broke = "I8: an overwrite of all that it read left rows beside it that it didn't read"
 	}
 	if q.twice {
 		w.broke = "I1: one snapshot holds a unit twice"
