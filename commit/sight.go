@@ -134,3 +134,19 @@ func errNoSeat(u Unit, why string) error {
 
 // errBlind: the read doesn't reach back to the unit's origin.
 var errBlind = errors.New("the table no longer shows all commits since the key was accepted, so the commit may have landed and be out of sight")
+
+// LostSends is a send record in place of those that a journal lost: when its
+// incarnation changes (a restore, a promotion), any unit of the earlier one may
+// have been sent, and nothing says how. Every request of that time was built
+// from a read no newer than m, provided that whoever built them has ended, so
+// it claims no higher seat than this record. A unit that is driven with it
+// (Options.Sent) can't be cancelled, and is told as refused only when that seat
+// has gone to something else.
+func LostSends(m Metadata, branch string, tokens ...Token) Request {
+	r := Request{ID: "lost with the journal", Head: m.Head(branch), Branch: branch, Tokens: tokens}
+	r.Seat.Pointer = m.Clock().Pointer
+	if n, ok := m.(Unseated); !ok || n.NoSeat(branch) == "" {
+		r.Seat.Number = m.Clock().Number + 1
+	}
+	return r
+}

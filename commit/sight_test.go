@@ -231,3 +231,44 @@ func TestAdmitKey(t *testing.T) {
 		t.Error("a UUIDv4 has no time")
 	}
 }
+
+func TestA13_AJournalThatLostItsSends(t *testing.T) {
+	for name, mode := range map[string]committest.Mode{"seats": {}, "pointer": {Pointer: true}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, mode, "late")
+			b.c.Foreign("main")
+			on[commit.Read](b.Runner, 2, func() {}) // R1 is under way, and the process ends
+			for range 6 {
+				b.Step()
+			}
+			if b.c.Sends() != 1 {
+				t.Fatalf("%d sends", b.c.Sends())
+			}
+			m := read(t, b.c)
+			lost := commit.LostSends(m, "main", b.u.Token)
+			// Another journal is restored without a row of it. The same key comes.
+			r := b.again(commit.OriginOf(m), lost)
+			r.Machine.Step(commit.Cancel{Token: r.u.Token}, r.Now)
+			on[commit.Read](r.Runner, 1, func() { r.c.DropColumn() })
+			on[commit.Send](r.Runner, 1, func() { t.Error("it was sent") })
+			done := false
+			on[commit.Read](r.Runner, 3, func() {
+				done = len(r.Outcomes) > 0
+				if mode.Pointer {
+					return // dropping the column moved the pointer already
+				}
+				r.c.Foreign("main")
+			})
+			o := r.run()
+			if o.State != commit.Refused || o.Reason != commit.ReasonTableChanged || done || r.c.Deliver() != 0 {
+				t.Errorf("outcome %s, before the seat was taken: %v\n%s", committest.OutcomeText(o), done, strings.Join(r.Trace, "\n"))
+			}
+		})
+	}
+	// Without seats nothing ever makes it sure.
+	b := newBench(t, committest.Mode{NoSeat: true})
+	b.c.Foreign("main")
+	if lost := commit.LostSends(read(t, b.c), "main", b.u.Token); lost.Seat != (commit.Seat{}) {
+		t.Errorf("the lost requests claim %+v", lost.Seat)
+	}
+}
