@@ -1,6 +1,7 @@
 package commit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,11 +46,23 @@ func history(rt *rapid.T, zombies bool) (*committest.Catalog, []*process) {
 		StaleSeat400: rapid.Bool().Draw(rt, "400"),
 		// Without tokens only the send records tell, and zombies don't share them.
 		StripTokens: !zombies && rapid.Bool().Draw(rt, "strip"),
+		NoLedger:    rapid.Bool().Draw(rt, "no ledger"),
+		HeadsOnly:   rapid.IntRange(0, 3).Draw(rt, "heads only") == 0,
 	}
 	c := committest.NewCatalog(mode)
 	var units []commit.Unit
 	for n := range rapid.IntRange(1, 3).Draw(rt, "units") {
-		units = append(units, committest.NewUnit(c, fmt.Sprintf("k%d", n), fmt.Sprintf("j%d", n), 1, 1))
+		u := committest.NewUnit(c, fmt.Sprintf("k%d", n), fmt.Sprintf("j%d", n), 1, 1)
+		// Who shares no journal with another must have accepted the key before
+		// the other may have committed it; see commit.Unit.
+		if zombies || rapid.Bool().Draw(rt, "origin") {
+			m, err := committest.NewDriver(c).Read(context.Background())
+			if err != nil {
+				rt.Fatal(err)
+			}
+			u.Origin = commit.OriginOf(m)
+		}
+		units = append(units, u)
 	}
 	var ps []*process
 	for n := range rapid.IntRange(1, 2).Draw(rt, "processes") {
@@ -80,7 +93,7 @@ func history(rt *rapid.T, zombies bool) (*committest.Catalog, []*process) {
 }
 
 func randomEvent(rt *rapid.T, c *committest.Catalog, p *process, stale bool) {
-	switch rapid.IntRange(0, 16).Draw(rt, "event") {
+	switch rapid.IntRange(0, 18).Draw(rt, "event") {
 	default:
 		p.done = p.done || !p.Step()
 	case 8:
@@ -107,6 +120,10 @@ func randomEvent(rt *rapid.T, c *committest.Catalog, p *process, stale bool) {
 		if rapid.IntRange(0, 3).Draw(rt, "drop column") == 0 {
 			c.DropColumn()
 		}
+	case 17:
+		c.Expire()
+	case 18:
+		c.SetLedger("")
 	case 16: // it dies and is started again
 		p.start(c)
 	}
@@ -121,14 +138,14 @@ func wantWhole(rt *rapid.T, c *committest.Catalog, ps []*process) {
 	for _, p := range ps {
 		trace := strings.Join(p.Trace, "\n")
 		for _, u := range p.units {
-			if n := c.Times(u.Token); n > 1 {
+			if n := c.Landed(u.Token); n > 1 {
 				rt.Fatalf("unit %s is in the table %d times\n%s", u.Key, n, trace)
 			}
 			o, ok := p.Outcomes[u.Token]
 			if !ok {
 				rt.Fatalf("unit %s has no outcome\n%s", u.Key, trace)
 			}
-			if o.State == commit.Committed && c.Times(u.Token) != 1 {
+			if o.State == commit.Committed && c.Landed(u.Token) != 1 {
 				rt.Fatalf("unit %s is told as committed and isn't in the table\n%s", u.Key, trace)
 			}
 		}
@@ -150,7 +167,7 @@ func TestNeverTwiceAndRefusedNeverLands(t *testing.T) {
 				for _, u := range p.units {
 					o := p.Outcomes[u.Token]
 					seen[o.State]++
-					if o.State != commit.Refused || c.Times(u.Token) == 0 {
+					if o.State != commit.Refused || c.Landed(u.Token) == 0 {
 						continue
 					}
 					// What is told on the word of the catalog is only as true
