@@ -129,6 +129,9 @@ type found struct {
 	way *way
 }
 
+// settleEvery is how many states there are to one that is asked whether it settles.
+const settleEvery = 200
+
 // explorer is one run.
 type explorer struct {
 	Exploration
@@ -138,6 +141,8 @@ type explorer struct {
 	next  []found
 	res   Explored
 	buf   []byte
+	// whole: nothing is broken on purpose.
+	whole bool
 }
 
 // Explore explores breadth first, unless told otherwise: the violation that it
@@ -150,6 +155,7 @@ func Explore(e Exploration) Explored {
 	if e.MaxAttempts == 0 {
 		e.MaxAttempts = 3
 	}
+	whole := e.New == nil && e.Break == Break{}
 	if e.New == nil {
 		e.New = commit.NewMachine
 	}
@@ -158,6 +164,7 @@ func Explore(e Exploration) Explored {
 	}
 	e.Attempts = max(e.Attempts, 1)
 	x := &explorer{Exploration: e, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+	x.whole = whole
 	x.res = Explored{Name: e.Name, Complete: true, Ends: map[string]int{}}
 	x.makeUnits()
 	x.visit(x.first(), &way{})
@@ -242,7 +249,11 @@ func (x *explorer) visit(w *world, way *way) {
 	}
 	x.seen[h] = struct{}{}
 	x.res.States = len(x.seen)
-	if v := x.broken(w); v != "" {
+	v := x.broken(w)
+	if v == "" && x.whole && len(x.seen)%settleEvery == 0 {
+		v = x.settles(w)
+	}
+	if v != "" {
 		x.violation(v, way)
 		return
 	}
