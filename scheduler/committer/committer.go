@@ -138,7 +138,9 @@ func (c *Committer) Close(ctx context.Context) {
 	c.running.Wait()
 }
 
-// Lookup looks a token up in the table's main branch.
+// Lookup looks a token up in the table: in its snapshots and in its ledger. What
+// the ledger alone knows has no snapshot, and counts as not rolled back, since
+// nothing says otherwise.
 func (c *Committer) Lookup(ctx context.Context, name commit.TableName, token commit.Token) (commit.Landed, bool, error) {
 	table, err := c.cfg.Open(ctx, name)
 	if err != nil {
@@ -149,7 +151,8 @@ func (c *Committer) Lookup(ctx context.Context, name commit.TableName, token com
 	if err != nil {
 		return commit.Landed{}, false, err
 	}
-	landed, ok := meta.Find(commit.MainBranch, token)
+	landed, ok := commit.FindToken(meta, commit.MainBranch, token)
+	landed.InHead = landed.InHead || ok && landed.SnapshotID == ""
 	return landed, ok, nil
 }
 

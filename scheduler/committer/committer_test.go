@@ -52,6 +52,12 @@ func TestRunCommitsOnce(t *testing.T) {
 	if _, ok, err := l.com.Lookup(t.Context(), committest.Name, commit.Token{}); err != nil || ok {
 		t.Errorf("lookup of nothing: %v %v", ok, err)
 	}
+	// When the snapshot has expired the ledger still knows.
+	l.c.Foreign("main")
+	l.c.Expire()
+	if landed, ok, err := l.com.Lookup(t.Context(), committest.Name, tok); err != nil || !ok || landed.SnapshotID != "" || !landed.InHead || landed.Seat.Number == 0 {
+		t.Errorf("lookup in the ledger: %+v %v %v", landed, ok, err)
+	}
 }
 
 func TestRunReadsBeforeItSends(t *testing.T) {
