@@ -7,17 +7,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-	ice "github.com/apache/iceberg-go"
-	icerest "github.com/apache/iceberg-go/catalog/rest"
 
 	"github.com/firn-project/firn/client"
 	"github.com/firn-project/firn/integration/history"
@@ -273,36 +266,13 @@ func (l *lab) foreign(name string) {
 		l.t.Error(err)
 		return
 	}
-	if err := l.append(row); err != nil {
+	if err := restcatalog.Change(l.t.Context(), l.server.URL, []string{"c", "t"}, restcatalog.Append(row)); err != nil {
 		// Its own retries are spent, or worse: it may have landed or not.
 		a.Tell(history.Unknown)
 		return
 	}
 	a.Tell(history.Committed)
 	l.fire(name)
-}
-
-func (l *lab) append(row int64) error {
-	cat, err := icerest.NewCatalog(l.t.Context(), "lake", l.server.URL)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = cat.Close() }()
-	tbl, err := cat.LoadTable(l.t.Context(), []string{"c", "t"})
-	if err != nil {
-		return err
-	}
-	schema := arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: "w", Type: arrow.BinaryTypes.String, Nullable: true}}, nil)
-	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(fmt.Sprintf(`[{"id": %d, "w": "foreign"}]`, row)))
-	if err != nil {
-		return err
-	}
-	rdr, err := array.NewRecordReader(schema, []arrow.RecordBatch{rec})
-	if err != nil {
-		return err
-	}
-	_, err = tbl.Append(l.t.Context(), rdr, ice.Properties{})
-	return err
 }
 
 // pause waits: what it stands for is the time that passes outside the processes.
