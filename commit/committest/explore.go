@@ -238,7 +238,7 @@ func (x *explorer) expand(f found) {
 }
 
 func (x *explorer) visit(w *world, way *way) {
-	x.buf = w.encode(x.buf[:0])
+	x.buf = x.encode(w, x.buf[:0])
 	h := maphash.Bytes(x.seed, x.buf)
 	if _, ok := x.seen[h]; ok {
 		return

@@ -54,7 +54,7 @@ func small() (es []committest.Exploration) {
 func full() []committest.Exploration {
 	es := small()
 	add := func(e committest.Exploration) {
-		e.DepthFirst, e.Limit = true, 1_500_000
+		e.DepthFirst, e.Limit = true, 8_000_000
 		es = append(es, e)
 	}
 	for _, c := range catalogs {

@@ -115,7 +115,7 @@ func (x *explorer) event(c *world, name string) bool {
 	case "newest": // set_current_snapshot
 		newest := head
 		for id, s := range c.table.full.snapshots {
-			if s.seat > c.table.full.snapshots[newest].seat {
+			if at := c.table.full.snapshots[newest].seat; s.seat > at || s.seat == at && id > newest {
 				newest = id
 			}
 		}
@@ -293,12 +293,17 @@ func (x *explorer) reads(w *world, do func(string, func(*world) commit.Event)) {
 		c.faults++
 		return commit.ReadDone{Err: errors.New("down")}
 	})
-	if w.prior != nil && !x.Mode.Pointer && !x.Fresh {
+	if x.showsPast(w) {
 		do("read the past", func(c *world) commit.Event {
 			c.faults++
 			return commit.ReadDone{Metadata: c.prior}
 		})
 	}
+}
+
+// showsPast: a read may show the table as it was before its last change.
+func (x *explorer) showsPast(w *world) bool {
+	return w.prior != nil && int(w.faults) < x.Faults && !x.Mode.Pointer && !x.Fresh
 }
 
 // sendMoves are what may become of one copy.

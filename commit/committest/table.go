@@ -291,13 +291,15 @@ func (m metadata) Find(branch string, t commit.Token) (commit.Landed, bool) {
 	if m.mode.StripTokens {
 		return commit.Landed{}, false
 	}
+	var first commit.Landed
 	for _, s := range m.snapshots {
-		if l, ok := s.tokens[t]; ok {
-			l.InHead = m.inHistory(branch, s.id)
-			return l, true
+		l, ok := s.tokens[t]
+		if ok && (first.SnapshotID == "" || l.Seat.Number < first.Seat.Number || l.Seat == first.Seat && s.id < first.SnapshotID) {
+			first = l
 		}
 	}
-	return commit.Landed{}, false
+	first.InHead = first.SnapshotID != "" && m.inHistory(branch, first.SnapshotID)
+	return first, first.SnapshotID != ""
 }
 
 // CheckUnit implements commit.Metadata.

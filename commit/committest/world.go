@@ -149,10 +149,10 @@ func readCode(b []byte, m commit.Metadata) []byte {
 }
 
 // encode is everything that decides what can happen next.
-func (w *world) encode(b []byte) []byte {
+func (x *explorer) encode(w *world, b []byte) []byte {
 	b = append(b, w.table.code...)
 	b = append(b, 0xff)
-	if w.prior != nil && w.faults > 0 {
+	if x.showsPast(w) {
 		b = append(b, w.prior.code...)
 	}
 	b = append(b, 0xff, w.epoch, w.faults, w.takeovers, w.events, w.times[0], w.times[1], w.goneData, w.misfits,
@@ -192,7 +192,9 @@ func actionCode(a commit.Action) string {
 	case commit.Send:
 		return "S" + a.Request.ID
 	case commit.Finish:
-		return "F" + string(a.Token[:]) + OutcomeText(a.Outcome)
+		o := a.Outcome
+		o.Attempts, o.Conflicts = 0, 0 // nobody acts on the counts
+		return "F" + string(a.Token[:]) + OutcomeText(o) + string(commit.CodeOf(o.Err))
 	default:
 		return "?"
 	}
