@@ -251,7 +251,7 @@ func TestScenario85_TinyInsertsShareSnapshots(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Error(err)
 	}
-	if n := snapshots(l.holds(21)); n > 4 {
+	if n := snapshots(l.holds(21)); n > 10 {
 		t.Errorf("%d snapshots for 20 inserts that waited together", n)
 	}
 }
