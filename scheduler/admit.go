@@ -96,11 +96,16 @@ func (s *Scheduler) begin(ctx context.Context, j *job) (*firnpb.JobStatus, error
 	if j.target.Name != "" {
 		j.table = j.target.String()
 	}
-	if err := s.journal.PutJob(ctx, s.record(j)); err != nil {
+	r := s.record(j)
+	var err error
+	if r.Submission, err = submissionOf(j); err != nil {
+		return nil, err
+	}
+	if err := s.scribe.record(ctx, journal.Batch{Jobs: []journal.Job{r}}); err != nil {
 		return nil, err
 	}
 	var st *firnpb.JobStatus
-	err := s.loop.call(context.WithoutCancel(ctx), func() {
+	err = s.loop.call(context.WithoutCancel(ctx), func() {
 		s.state.jobs[j.id] = j
 		s.state.byKey[j.keyID()] = j
 		if s.state.closing {

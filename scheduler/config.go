@@ -9,6 +9,7 @@ import (
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
 	"github.com/firn-project/firn/sql"
 )
@@ -76,10 +77,22 @@ type Config struct {
 
 	Logger *slog.Logger
 
+	// JournalRetention is how long an ended job is remembered (7 days). A key
+	// is deduplicated for at least as long.
+	JournalRetention time.Duration
+	// ParkedRetention is how long the files of a parked unit are kept (24 h).
+	// Those of a unit whose outcome isn't known are kept for ever.
+	ParkedRetention time.Duration
+	// ListPrefix lists the files under a job's prefix; see package cleanup. Nil:
+	// only files that a manifest names are ever deleted.
+	ListPrefix func(ctx context.Context, storage map[string]string, prefix string) ([]string, error)
+
 	// newCommitter and bindStatement replace the committer and the analyzer in
 	// tests.
 	newCommitter  func(Config) Committer
 	bindStatement func(context.Context, sql.Statement, plan.Session, sql.BindOptions) (plan.Node, error)
+	// openJournal replaces the journal in tests.
+	openJournal func(context.Context, string) (journal.Journal, error)
 }
 
 func (c Config) withDefaults() Config {
@@ -106,6 +119,8 @@ func (c Config) withDefaults() Config {
 	dur(&c.ResultTTL, 300*time.Second)
 	dur(&c.UploadTTL, time.Hour)
 	dur(&c.CloseTimeout, 20*time.Second)
+	dur(&c.JournalRetention, 7*24*time.Hour)
+	dur(&c.ParkedRetention, 24*time.Hour)
 	num(&c.PlanSlots, 8)
 	num(&c.RootSlots, 16)
 	num(&c.MaxResult, 16<<20)
@@ -114,6 +129,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.NoRoot {
 		c.Root = nil
+	}
+	if c.openJournal == nil {
+		c.openJournal = func(ctx context.Context, dir string) (journal.Journal, error) { return journal.Open(ctx, dir) }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -13,6 +13,7 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
 )
 
 // ticketTTL is how long a running job's own tickets hold: longer than any task
@@ -37,7 +38,7 @@ func (s *Scheduler) dispatch() {
 		s.answerPolls()
 		return
 	}
-	batches := map[*executor][]*firnpb.TaskDefinition{}
+	batches := map[*executor][]*launch{}
 	for len(s.state.ready) > 0 {
 		e := s.leastBusy(func(e *executor) bool { return e.free() > 0 })
 		if e == nil {
@@ -47,12 +48,46 @@ func (s *Scheduler) dispatch() {
 			batches[e] = append(batches[e], t)
 		}
 	}
-	for e, tasks := range batches {
-		s.send(e, "launch tasks", true, func(ctx context.Context) error {
-			_, err := e.rpc.LaunchTasks(ctx, &firnpb.LaunchTasksRequest{Tasks: tasks}, grpc.WaitForReady(true))
-			return err
+	for e, launches := range batches {
+		s.handOut(launches, func(tasks []*firnpb.TaskDefinition) {
+			if len(tasks) == 0 {
+				return
+			}
+			s.send(e, "launch tasks", true, func(ctx context.Context) error {
+				_, err := e.rpc.LaunchTasks(ctx, &firnpb.LaunchTasksRequest{Tasks: tasks}, grpc.WaitForReady(true))
+				return err
+			})
 		})
 	}
+}
+
+// launch is one attempt on its way to its executor.
+type launch struct {
+	attempt *attempt
+	task    *firnpb.TaskDefinition
+}
+
+// handOut records the attempts and gives out, once that is durable, what of them
+// is still wanted. give is called in the event loop, or with nothing when that
+// has ended.
+func (s *Scheduler) handOut(launches []*launch, give func([]*firnpb.TaskDefinition)) {
+	for _, l := range launches {
+		s.noted(l.attempt.job, journal.Batch{Started: []journal.Attempt{startedAttempt(l.attempt)}})
+	}
+	s.noted(nil, journal.Batch{}, func(err error) {
+		if !s.loop.put(func() {
+			var tasks []*firnpb.TaskDefinition
+			for _, l := range launches {
+				if err == nil && s.state.attempts[l.attempt.id] == l.attempt {
+					l.attempt.given = true
+					tasks = append(tasks, l.task)
+				}
+			}
+			give(tasks)
+		}) {
+			give(nil)
+		}
+	})
 }
 
 // answerPolls shares the queued tasks out between the executors that wait, so
@@ -66,13 +101,13 @@ func (s *Scheduler) answerPolls() {
 		p := s.state.polls[0]
 		s.state.polls = s.state.polls[1:]
 		n := min(p.free, p.executor.free(), max(1, (waiting+len(s.state.executors)-1)/len(s.state.executors)))
-		var tasks []*firnpb.TaskDefinition
+		var tasks []*launch
 		for len(tasks) < n && len(s.state.ready) > 0 {
 			if t := s.launchNext(p.executor); t != nil {
 				tasks = append(tasks, t)
 			}
 		}
-		p.tasks <- tasks
+		s.handOut(tasks, func(tasks []*firnpb.TaskDefinition) { p.tasks <- tasks })
 	}
 }
 
@@ -86,7 +121,7 @@ func (s *Scheduler) releasePolls() {
 
 // launchNext takes the next queued task and starts an attempt of it on e. Nil:
 // the job had no task after all.
-func (s *Scheduler) launchNext(e *executor) *firnpb.TaskDefinition {
+func (s *Scheduler) launchNext(e *executor) *launch {
 	j := s.state.ready[0]
 	s.state.ready = s.state.ready[1:]
 	if len(j.queue) == 0 {
@@ -111,7 +146,7 @@ func (s *Scheduler) launchNext(e *executor) *firnpb.TaskDefinition {
 	}
 	s.log.Debug("task launched", slog.String("job_id", j.id), slog.Int("stage", a.task.Stage), slog.Int("task", a.task.Task),
 		slog.String("attempt", a.id), slog.String("executor", e.id))
-	return def
+	return &launch{a, def}
 }
 
 func (s *Scheduler) definition(a *attempt, inputs []graph.Accepted) (*firnpb.TaskDefinition, error) {
@@ -169,6 +204,7 @@ func (s *Scheduler) cancelTask(j *job, c graph.CancelTask) {
 		return
 	}
 	s.endAttempt(a)
+	s.noted(nil, journal.Batch{Ended: []string{a.id}})
 	e := a.executor
 	s.send(e, "cancel task", false, func(ctx context.Context) error {
 		_, err := e.rpc.CancelTasks(ctx, &firnpb.CancelTasksRequest{AttemptIds: []string{c.Attempt}})

@@ -10,6 +10,7 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
 )
 
 // maxPoll bounds how long a poll for work waits, idlePoll one for which there
@@ -123,11 +124,13 @@ func (s *Scheduler) leavePoll(p *poll) {
 }
 
 // ReportStatus implements firnpb.SchedulerServiceServer. A status is
-// acknowledged when it was applied; one of an attempt that nobody waits for is
+// acknowledged when it was applied and what it changed is durable; one of an attempt that nobody waits for is
 // acknowledged and changes nothing.
 func (s *Scheduler) ReportStatus(ctx context.Context, r *firnpb.ReportStatusRequest) (*firnpb.ReportStatusResponse, error) {
 	resp := &firnpb.ReportStatusResponse{}
+	durable := make(chan error, 1)
 	err := s.loop.call(ctx, func() {
+		s.noted(nil, journal.Batch{}, func(err error) { durable <- err })
 		e := s.known(r.GetExecutorId(), r.GetIncarnation())
 		if e == nil {
 			return
@@ -138,7 +141,18 @@ func (s *Scheduler) ReportStatus(ctx context.Context, r *firnpb.ReportStatusRequ
 			resp.AcknowledgedAttempts = append(resp.AcknowledgedAttempts, st.GetAttemptId())
 		}
 	})
-	return resp, err
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case err = <-durable:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
 }
 
 func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
@@ -150,20 +164,14 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 	switch st.GetState() {
 	case "succeeded":
 		s.endAttempt(a)
-		ev := graph.TaskSucceeded{
-			Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id,
-			Manifest: st.GetManifestIpc(), Rows: st.GetRowsOut(), Bytes: st.GetBytesOut(), Files: int(st.GetFiles()),
-			Rejected: st.GetRejectedRows(), Rejects: st.GetRejects(),
+		for _, act := range s.apply(a.job, success(st, a.task, a.stageAttempt, e.id)) {
+			if keep, ok := act.(graph.KeepOutput); ok && keep.Attempt == a.id {
+				s.keepSuccess(a.job, st)
+			}
 		}
-		if len(ev.Manifest) == 0 {
-			ev.Manifest = nil
-		}
-		for _, o := range st.GetOutputs() {
-			ev.Outputs = append(ev.Outputs, graph.Output{Partition: int(o.GetPartition()), Rows: o.GetRows(), Bytes: o.GetBytes()})
-		}
-		s.apply(a.job, ev)
 	case "failed", "cancelled":
 		s.endAttempt(a)
+		s.noted(nil, journal.Batch{Ended: []string{a.id}})
 		ev := graph.TaskFailed{
 			Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id,
 			Class: graph.FailureClass(st.GetError().GetClass()), Err: wire.TaskErrorFromProto(st.GetError()),

@@ -39,6 +39,8 @@ type fakeExecutor struct {
 	conn        *grpc.ClientConn
 	sched       firnpb.SchedulerServiceClient
 	verifier    *wire.Verifier
+	slots       uint32
+	replaced    atomic.Bool // another process has its id
 	stop        context.CancelFunc
 	life        context.Context
 	wg          sync.WaitGroup
@@ -92,11 +94,8 @@ func startExecutor(t *testing.T, s *Scheduler, o executorOptions) *fakeExecutor 
 	if o.slots == 0 {
 		o.slots = 2
 	}
-	e.lastReg, err = e.sched.Register(t.Context(), &firnpb.RegisterRequest{
-		ProtocolVersion: wire.ProtocolVersion, ExecutorId: e.id, Incarnation: e.incarnation,
-		ControlAddress: e.addr, FlightAddress: e.addr, Slots: uint32(o.slots), MemoryBytes: 1 << 30,
-	})
-	must(t, err)
+	e.slots = uint32(o.slots)
+	must(t, e.register(t.Context()))
 	e.verifier = wire.NewVerifier(e.lastReg.GetTicketPublicKey())
 	e.wg.Go(e.heartbeats)
 	if e.lastReg.GetDispatch() == DispatchPull {
@@ -104,6 +103,21 @@ func startExecutor(t *testing.T, s *Scheduler, o executorOptions) *fakeExecutor 
 	}
 	t.Cleanup(e.kill)
 	return e
+}
+
+// register says hello, also to a scheduler that has started again.
+func (e *fakeExecutor) register(ctx context.Context) error {
+	reg, err := e.sched.Register(ctx, &firnpb.RegisterRequest{
+		ProtocolVersion: wire.ProtocolVersion, ExecutorId: e.id, Incarnation: e.incarnation,
+		ControlAddress: e.addr, FlightAddress: e.addr, Slots: e.slots, MemoryBytes: 1 << 30,
+	})
+	switch {
+	case err == nil && e.lastReg == nil:
+		e.lastReg = reg
+	case commit.CodeOf(wire.FromStatus(err)) == commit.CodeBadRequest:
+		e.replaced.Store(true)
+	}
+	return err
 }
 
 // kill ends the executor without a word.
@@ -130,6 +144,9 @@ func (e *fakeExecutor) heartbeats() {
 		}
 		e.mu.Unlock()
 		resp, err := e.sched.Heartbeat(e.life, &firnpb.HeartbeatRequest{ExecutorId: e.id, Incarnation: e.incarnation, RunningAttempts: running})
+		if err == nil && !resp.GetKnown() {
+			_ = e.register(e.life)
+		}
 		if err == nil {
 			for _, id := range resp.GetCancelAttempts() {
 				e.cancelled <- id
@@ -198,8 +215,14 @@ func (e *fakeExecutor) report(st *firnpb.TaskStatus) {
 			e.finish(st.GetAttemptId())
 			return
 		}
-		if err == nil && !resp.GetKnown() {
-			return
+		if err != nil || !resp.GetKnown() {
+			select { // until it is known again, or replaced for good
+			case <-time.After(5 * time.Millisecond):
+			case <-e.life.Done():
+			}
+			if e.replaced.Load() {
+				return
+			}
 		}
 	}
 }

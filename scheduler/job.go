@@ -40,15 +40,21 @@ type job struct {
 	earlyErr       error
 	cancelPlan     context.CancelFunc
 	planned        *planner.Job
-	planText       string
-	table          string
-	graph          *graph.Graph
-	queue          []graph.RunTask
-	uploads        []string
+	// resume is what the journal has of a job that an earlier process ran; nil
+	// once it is taken up.
+	resume   *resume
+	planText string
+	table    string
+	graph    *graph.Graph
+	queue    []graph.RunTask
+	uploads  []string
 
 	// rootEpoch runs; stopRoot ends it.
 	rootEpoch int
-	stopRoot  context.CancelFunc
+	// unresolved is why it isn't known what became of the table, once the
+	// commit's deadline has passed.
+	unresolved error
+	stopRoot   context.CancelFunc
 	// report is what is known of the table; inline the same as rows.
 	report *commit.Report
 	inline []byte
@@ -146,6 +152,17 @@ func (s *Scheduler) jobsInOrder() []*job {
 func (s *Scheduler) apply(j *job, ev graph.Event) []graph.Action {
 	before := j.graph.Revision()
 	actions := j.graph.Apply(ev, time.Now())
+	s.carryOut(j, actions)
+	if j.mode == plan.ModePipelined && !j.hasEnded() {
+		s.showAccepted(j)
+	}
+	if j.graph.Revision() != before || len(actions) > 0 {
+		j.touch()
+	}
+	return actions
+}
+
+func (s *Scheduler) carryOut(j *job, actions []graph.Action) {
 	for _, a := range actions {
 		switch a := a.(type) {
 		case graph.RunTask:
@@ -162,17 +179,12 @@ func (s *Scheduler) apply(j *job, ev graph.Event) []graph.Action {
 			s.jobEnded(j)
 		case graph.FreeJobData:
 			s.freeData(j.id, a.Stages)
-		case graph.StartRoot, graph.SkipRoot, graph.ProceedRoot, graph.CancelAnswer:
+		case graph.DropOutput:
+			s.noted(j, journal.Batch{Ended: []string{a.Attempt}})
+		case graph.StartRoot, graph.SkipRoot, graph.SealRoot, graph.ProceedRoot, graph.CancelAnswer, graph.KeepOutput:
 			// The caller asked.
 		}
 	}
-	if j.mode == plan.ModePipelined && !j.hasEnded() {
-		s.showAccepted(j)
-	}
-	if j.graph.Revision() != before || len(actions) > 0 {
-		j.touch()
-	}
-	return actions
 }
 
 // failJob fails a job for a reason outside of it, unless its commit is in
@@ -256,9 +268,8 @@ func (s *Scheduler) publish(j *job) {
 	// The record is newer than all that was told of the running job: the next
 	// process tells it to those who still wait.
 	j.touch()
-	record := s.record(j)
-	s.scribe.put(func() {
-		if err := s.journal.PutJob(context.WithoutCancel(s.life), record); err != nil {
+	s.noted(nil, journal.Batch{Jobs: []journal.Job{s.record(j)}}, func(err error) {
+		if err != nil {
 			s.log.Error("job's end not recorded", slog.String("job_id", j.id), slog.Any("error", err))
 		}
 		s.loop.put(func() {
@@ -267,6 +278,9 @@ func (s *Scheduler) publish(j *job) {
 			}
 			if !j.isPublished() {
 				close(j.published)
+			}
+			if err == nil && j.target.Name != "" && j.commitState() != commit.CommitCommitted {
+				s.cleanSoon(j.id)
 			}
 			j.touch()
 		})

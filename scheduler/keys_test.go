@@ -165,8 +165,8 @@ func TestKeyOfAFailedJobRunsAgain(t *testing.T) {
 }
 
 // The process dies after the send record and before the outcome: the next one
-// says that the outcome is unknown, doesn't run the statement again, and finds
-// out when it's asked to.
+// finds out, with the files that are there, and tells whoever asks by the job's
+// id or its key. No executor is needed for it.
 func TestInterruptedInFlight(t *testing.T) {
 	for name, landed := range map[string]bool{"landed": true, "lost": false} {
 		t.Run(name, func(t *testing.T) {
@@ -180,39 +180,14 @@ func TestInterruptedInFlight(t *testing.T) {
 				h.catalogs = &fakeCatalogs{table: committest.NewCatalog(committest.Mode{})}
 			}
 			h = startIn(t, h.dir, h.catalogs, nil)
-			e := startExecutor(t, h.s, executorOptions{id: "e1"})
-			st = h.get(id)
-			wantState(t, st, graph.JobFailed, commit.CommitUnknown)
-			if st.GetError().GetCode() != string(commit.CodeUnknown) || !strings.Contains(st.GetError().GetHint(), "firn commit retry "+id) {
-				t.Fatalf("%v", st.GetError())
+			if again := h.submit(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"}); again != id {
+				t.Fatalf("the key ran again, as job %s", again)
 			}
-			jobs, err := h.client.ListJobs(t.Context(), &firnpb.ListJobsRequest{})
-			must(t, err)
-			if len(jobs.GetJobs()) != 1 || jobs.GetJobs()[0].GetCommit() != string(commit.CommitUnknown) {
-				t.Fatalf("%v", jobs)
-			}
-			again := h.run(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"})
-			if landed {
-				wantState(t, again, graph.Succeeded, commit.CommitCommitted)
-				if !again.GetReport().GetDeduplicated() {
-					t.Fatalf("%v", again.GetReport())
-				}
-			} else {
-				// However often it's sent again: the refusal resolves nothing.
-				for range 2 {
-					wantState(t, again, graph.JobFailed, commit.CommitNone)
-					if again.GetError().GetCode() != string(commit.CodeUnitUnresolved) || !strings.Contains(again.GetError().GetHint(), "firn commit retry "+id) {
-						t.Fatalf("%v", again.GetError())
-					}
-					again = h.run(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"})
-				}
-			}
-			if len(e.launched) != 0 {
-				t.Fatal("a statement ran whose commit is unknown")
-			}
-			st, err = h.client.DriveUnit(t.Context(), &firnpb.DriveUnitRequest{JobId: id, Action: "retry"})
-			must(t, err)
+			st = h.wait(id)
 			wantState(t, st, graph.Succeeded, commit.CommitCommitted)
+			if st.GetReport().GetRows() != 10*parts || st.GetReport().GetSnapshotId() == "" || len(st.GetInlineResult()) == 0 {
+				t.Fatalf("%v", st.GetReport())
+			}
 			if h.catalogs.table.Applied() != 1 || h.catalogs.table.Rows("main") != 10*parts {
 				t.Fatalf("%d commits, %d rows", h.catalogs.table.Applied(), h.catalogs.table.Rows("main"))
 			}
@@ -310,12 +285,12 @@ func TestInterruptedBeforeTheCommit(t *testing.T) {
 	must(t, j.Close())
 	h = startIn(t, h.dir, h.catalogs, nil)
 	startExecutor(t, h.s, executorOptions{id: "e1"})
-	st := h.get(id)
-	wantState(t, st, graph.JobFailed, commit.CommitNone)
-	if st.GetError().GetCode() != string(commit.CodeJobInterrupted) || st.GetEndedUnixMs() == 0 {
-		t.Fatalf("%v", st)
+	wantState(t, h.wait(id), graph.Succeeded, commit.CommitCommitted)
+	again, err := h.execute(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"})
+	must(t, err)
+	if again.GetJob().GetJobId() != id || !again.GetJob().GetReport().GetDeduplicated() {
+		t.Fatalf("%v", again)
 	}
-	wantState(t, h.run(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"}), graph.Succeeded, commit.CommitCommitted)
 }
 
 func TestJobsSurviveARestart(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
 	"github.com/firn-project/firn/sql"
 )
@@ -42,7 +43,7 @@ func (s *Scheduler) startPlanning(j *job) {
 }
 
 // jobPlanned takes in what planning came to.
-func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *planner.Job, err error) {
+func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJob, err error) {
 	if j.hasEnded() {
 		return
 	}
@@ -56,21 +57,36 @@ func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *planner.J
 		}
 		s.endEarly(j, graph.Succeeded, nil)
 	default:
-		j.planned, j.planText = planned, planner.Explain(planned)
+		j.planned, j.planText = planned.Job, planner.Explain(planned.Job)
+		if j.resume != nil {
+			s.resumeGraph(j)
+			return
+		}
+		s.noted(j, journal.Batch{Plans: []journal.Plan{{JobID: j.id, Body: planned.body}}})
 		j.graph = graph.New(planned.Spec(), time.Now())
 		s.apply(j, graph.Start{})
 	}
 }
 
+// plannedJob is a planned job with what the journal keeps of its plan.
+type plannedJob struct {
+	*planner.Job
+	body []byte
+}
+
 // planJob looks whether the job's token is in the table already, and plans the
 // job when it isn't. A panic is an error: it comes from one statement.
-func (s *Scheduler) planJob(ctx context.Context, j *job) (landed *commit.Report, planned *planner.Job, err error) {
+func (s *Scheduler) planJob(ctx context.Context, j *job) (landed *commit.Report, planned *plannedJob, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.logPanic(ctx, "plan job", p)
 			err = fmt.Errorf("plan job %s: internal fault: %v", j.id, p)
 		}
 	}()
+	if j.resume != nil {
+		planned, err = s.planAgain(ctx, j)
+		return nil, planned, err
+	}
 	if j.target.Name != "" {
 		if landed, err = s.lookup(ctx, j); err != nil || landed != nil {
 			return landed, nil, err
@@ -81,19 +97,31 @@ func (s *Scheduler) planJob(ctx context.Context, j *job) (landed *commit.Report,
 }
 
 // cutStages binds the job's plan and cuts it.
-func (s *Scheduler) cutStages(ctx context.Context, j *job) (*planner.Job, error) {
+func (s *Scheduler) cutStages(ctx context.Context, j *job) (*plannedJob, error) {
 	p := j.plan
+	var bound plan.Node
 	if top, ok := p.(plan.Node); ok {
 		own, err := s.rebase(ctx, j.id, top)
 		if err != nil {
 			return nil, err
 		}
-		p = own
+		p, bound = own, own
 	}
-	return planner.PlanJob(ctx, p, planner.Options{
+	planned, err := planner.PlanJob(ctx, p, planner.Options{
 		JobID: j.id, Mode: j.mode, Root: s.cfg.Root,
-		Bind: func(ctx context.Context, l *plan.Logical) (plan.Node, error) { return s.bind(ctx, j, l) },
+		Bind: func(ctx context.Context, l *plan.Logical) (_ plan.Node, err error) {
+			bound, err = s.bind(ctx, j, l)
+			return bound, err
+		},
 	})
+	if err != nil {
+		return nil, err
+	}
+	body, err := withoutCredentials(bound)
+	if err != nil {
+		return nil, err
+	}
+	return &plannedJob{planned, body}, nil
 }
 
 // lookup asks the table itself for the job's token, so that a key answers even
@@ -226,7 +254,7 @@ func (s *Scheduler) explain(ctx context.Context, sub submission) (string, error)
 	if err != nil {
 		return "", err
 	}
-	return planner.Explain(planned), nil
+	return planner.Explain(planned.Job), nil
 }
 
 // binder lets an executor bind queries: user SQL never runs in this process.

@@ -13,19 +13,24 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
 )
 
 // executor is a registered executor. It belongs to the event loop, except for
 // rpc and life, which don't change.
 type executor struct {
 	id, incarnation string
-	// flight is where its shuffle output is served.
-	flight string
-	slots  int
-	memory int64
-	seen   time.Time
+	// flight is where its shuffle output is served, control where it is told what
+	// to do.
+	control, flight string
+	slots           int
+	memory          int64
+	seen            time.Time
 	// draining: it takes no more tasks, and leaves when those it has have ended.
 	draining bool
+	// returning: an earlier process of the scheduler knew it, and it hasn't
+	// registered with this one yet. What it holds may still be there.
+	returning bool
 	// running are the attempts that it was given and has not ended.
 	running map[string]*attempt
 	// lastUse orders executors with the same number of free slots.
@@ -40,9 +45,12 @@ type executor struct {
 	end    context.CancelFunc
 }
 
+// stays says whether the executor may be given something new.
+func (e *executor) stays() bool { return !e.draining && !e.returning }
+
 // free is how many more tasks the executor takes.
 func (e *executor) free() int {
-	if e.draining {
+	if !e.stays() {
 		return 0
 	}
 	return e.slots - len(e.running)
@@ -55,6 +63,8 @@ type attempt struct {
 	task         graph.TaskID
 	stageAttempt int
 	executor     *executor
+	// given: it was handed to the executor; before that its record is written.
+	given bool
 	// missed counts the heartbeats in a row that didn't list it.
 	missed int
 }
@@ -81,37 +91,55 @@ func (s *Scheduler) register(r *firnpb.RegisterRequest) error {
 		}
 	}
 	if old := s.state.executors[r.GetExecutorId()]; old != nil {
-		if old.incarnation == r.GetIncarnation() {
-			old.seen = time.Now()
+		if old.incarnation == r.GetIncarnation() && (!old.returning || old.control == r.GetControlAddress()) {
+			old.seen, old.returning = time.Now(), false
+			s.executorArrived()
 			return nil
 		}
 		replaced := append(s.state.replaced[old.id], old.incarnation)
 		s.state.replaced[old.id] = replaced[max(0, len(replaced)-maxReplaced):]
 		s.loseExecutor(old, "it started again")
 	}
-	conn, err := grpc.NewClient("passthrough:///"+r.GetControlAddress(), wire.DialOptions()...)
+	rec := journal.Executor{
+		ID: r.GetExecutorId(), Incarnation: r.GetIncarnation(), Control: r.GetControlAddress(), Flight: r.GetFlightAddress(),
+		Slots: int(r.GetSlots()), Memory: r.GetMemoryBytes(),
+	}
+	if _, err := s.addExecutor(rec); err != nil {
+		return err
+	}
+	s.noted(nil, journal.Batch{Executors: []journal.Executor{rec}})
+	s.executorArrived()
+	s.log.Info("executor registered", slog.String("executor", rec.ID), slog.String("address", rec.Control), slog.Int("slots", rec.Slots))
+	return nil
+}
+
+// addExecutor makes the scheduler's side of an executor.
+func (s *Scheduler) addExecutor(r journal.Executor) (*executor, error) {
+	conn, err := grpc.NewClient("passthrough:///"+r.Control, wire.DialOptions()...)
 	if err != nil {
-		return &commit.Error{Code: commit.CodeBadRequest, Op: "register executor", Object: r.GetExecutorId(), Cause: err}
+		return nil, &commit.Error{Code: commit.CodeBadRequest, Op: "register executor", Object: r.ID, Cause: err}
 	}
 	e := &executor{
-		id: r.GetExecutorId(), incarnation: r.GetIncarnation(), flight: r.GetFlightAddress(),
-		slots: int(r.GetSlots()), memory: r.GetMemoryBytes(), seen: time.Now(),
+		id: r.ID, incarnation: r.Incarnation, control: r.Control, flight: r.Flight, slots: r.Slots, memory: r.Memory, seen: time.Now(),
 		running: map[string]*attempt{}, conn: conn, rpc: firnpb.NewExecutorServiceClient(conn), outbox: newMailbox(nil),
 	}
 	e.life, e.end = context.WithCancel(context.Background())
 	s.state.executors[e.id] = e
+	return e, nil
+}
+
+// executorArrived tells those that wait for an executor.
+func (s *Scheduler) executorArrived() {
 	close(s.state.arrived)
 	s.state.arrived = make(chan struct{})
-	s.log.Info("executor registered", slog.String("executor", e.id), slog.String("address", r.GetControlAddress()), slog.Int("slots", e.slots))
-	return nil
 }
 
 // known returns the executor if this incarnation of it is registered, and
 // notes that it was heard of.
 func (s *Scheduler) known(id, incarnation string) *executor {
 	e := s.state.executors[id]
-	if e == nil || e.incarnation != incarnation {
-		return nil
+	if e == nil || e.incarnation != incarnation || e.returning {
+		return nil // one that returns registers again: its settings may be old
 	}
 	e.seen = time.Now()
 	return e
@@ -126,6 +154,7 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 	s.log.Warn("executor lost", slog.String("executor", e.id), slog.String("why", why), slog.Int("running", len(e.running)))
 	for id := range e.running {
 		delete(s.state.attempts, id)
+		s.noted(nil, journal.Batch{Ended: []string{id}})
 	}
 	s.dropExecutor(e, 0)
 	for fp, j := range s.state.cached {
@@ -144,6 +173,7 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 // in its outbox are still made for as long as grace allows.
 func (s *Scheduler) dropExecutor(e *executor, grace time.Duration) {
 	delete(s.state.executors, e.id)
+	s.noted(nil, journal.Batch{Gone: []journal.Executor{{ID: e.id, Incarnation: e.incarnation}}})
 	timer := time.AfterFunc(grace, e.end)
 	s.state.polls = slices.DeleteFunc(s.state.polls, func(p *poll) bool {
 		if p.executor == e {
@@ -190,12 +220,13 @@ func (s *Scheduler) heartbeat(e *executor, running []string) (cancel []string) {
 		}
 	}
 	for _, a := range attemptsInOrder(e) {
-		if listed[a.id] {
+		if listed[a.id] || !a.given {
 			a.missed = 0
 			continue
 		}
 		if a.missed++; a.missed >= maxMissed {
 			s.endAttempt(a)
+			s.noted(nil, journal.Batch{Ended: []string{a.id}})
 			s.apply(a.job, graph.TaskFailed{
 				Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id, Class: graph.Retryable,
 				Err: errors.New("the executor doesn't know of the attempt; its launch was lost"),
@@ -234,12 +265,11 @@ func (s *Scheduler) anyExecutor(ctx context.Context) (*executor, int, error) {
 		var arrived chan struct{}
 		if err := s.loop.call(ctx, func() {
 			arrived = s.state.arrived
-			stays := func(e *executor) bool { return !e.draining }
-			if e = s.leastBusy(stays); e != nil {
+			if e = s.leastBusy((*executor).stays); e != nil {
 				s.use(e)
 			}
 			for _, other := range s.state.executors {
-				if stays(other) {
+				if other.stays() {
 					slots += other.slots
 				}
 			}

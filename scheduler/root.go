@@ -32,6 +32,10 @@ type rootRun struct {
 	// reported to have written.
 	attempts []string
 	expected committer.Counts
+	// sealed is the unit that an earlier process sealed, nil when there's none;
+	// sent are the requests that it may have sent.
+	sealed *journal.Unit
+	sent   []commit.Request
 }
 
 // startRoot runs the root on a goroutine of its own; the pool bounds how many
@@ -44,6 +48,10 @@ func (s *Scheduler) startRoot(j *job, a graph.RunSchedulerRoot) {
 	r := &rootRun{
 		s: s, job: j, epoch: a.Epoch, inputs: a.Inputs,
 		expected: committer.Counts{Files: int64(final.Files), Rows: final.Rows},
+	}
+	if j.resume != nil {
+		r.sealed, r.sent = j.resume.unit, j.resume.sent
+		j.resume = nil
 	}
 	for _, run := range j.graph.Runs() {
 		if run.Task.Stage == final.ID && run.Done {
@@ -78,8 +86,33 @@ func (r *rootRun) mayStart(ctx context.Context) bool {
 				r.locations = r.s.locations(r.job, r.inputs, time.Now().Add(ticketTTL))
 			}
 		}
+		if ok && len(r.sent) > 0 {
+			// An earlier process has passed the point of no return.
+			r.s.apply(r.job, graph.RootSealed{Epoch: r.epoch})
+			r.s.apply(r.job, graph.RootInFlight{Epoch: r.epoch})
+		}
 	})
 	return ok
+}
+
+// seal asks the graph for leave to fix what this root commits. From its yes on a
+// lost executor changes nothing.
+func (r *rootRun) seal(ctx context.Context) error {
+	ok := false
+	if err := r.s.loop.call(context.WithoutCancel(ctx), func() {
+		for _, a := range r.s.apply(r.job, graph.RootSealed{Epoch: r.epoch}) {
+			if _, yes := a.(graph.SealRoot); yes {
+				ok = true
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	if !ok {
+		return errRootStopped(r.job.id)
+	}
+	// The acceptances that the unit is made of are durable before its seal.
+	return r.s.scribe.record(ctx, journal.Batch{})
 }
 
 // run runs the root. A panic is the root's error.
@@ -104,9 +137,12 @@ func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 	}
 	r.s.targets.Store(r.job.id, target)
 	defer r.s.targets.Delete(r.job.id)
+	r.s.running.Store(r.job.id, r)
+	defer r.s.running.CompareAndDelete(r.job.id, r)
+	sent = len(r.sent) > 0
 	return r.s.committer.Run(ctx, committer.Root{
 		JobID: r.job.id, Key: r.job.key, Namespace: r.job.namespace, Plan: target,
-		Tasks: r.job.planned.Final().Tasks, Attempts: r.attempts, Expected: &r.expected,
+		Tasks: r.job.planned.Final().Tasks, Attempts: r.attempts, Expected: &r.expected, Sent: r.sent,
 		Read: r.read,
 		BeforeSend: func() error {
 			if err := r.passNoReturn(ctx); err != nil {
@@ -165,6 +201,13 @@ func (r *rootRun) finished(report commit.Report, err error) {
 			s.log.Error("report not encoded", slog.String("job_id", j.id), slog.Any("error", encErr))
 		}
 	}
+	if report.State == commit.CommitUnknown && !j.hasEnded() {
+		// It runs on until somebody finds out. Who waits is told what it is.
+		j.unresolved = err
+		s.apply(j, ev)
+		j.touch()
+		return
+	}
 	if r.epoch == j.rootEpoch {
 		j.report = &report
 		if !j.hasEnded() {
@@ -184,7 +227,17 @@ func (r *rootRun) finished(report commit.Report, err error) {
 // read streams the file manifests of all accepted outputs, always over Flight,
 // also from an executor on this machine. The copy that came with a success
 // stands in only for an executor that is gone.
+//
+// A unit that was sealed is read from the journal: from the seal on executors
+// aren't needed.
 func (r *rootRun) read(ctx context.Context, each func([]commit.File) error) error {
+	if r.sealed != nil {
+		raw, err := r.s.journal.Manifest(ctx, r.job.id)
+		if err != nil {
+			return err
+		}
+		return readManifest(raw, r.sealed.Files, each)
+	}
 	for i, l := range r.locations {
 		err := errors.New("the executor is gone")
 		if l.Address != "" {
@@ -300,10 +353,16 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 	if err != nil {
 		return err
 	}
+	if running, ok := r.s.running.Load(u.JobID); ok {
+		if err := running.(*rootRun).seal(ctx); err != nil {
+			return err
+		}
+	}
 	sealed := journal.Unit{
 		JobID: u.JobID, Namespace: defaultNamespace, Key: u.Key, Token: u.Token, Digest: u.Digest, Table: u.Table,
 		TableUUID: u.TableUUID, Branch: u.Branch, Operation: u.Operation, SchemaID: u.SchemaID, SpecID: u.SpecID,
 		Prefix: u.Prefix, Files: int64(len(u.Files)), Rows: u.Rows, Bytes: u.Bytes, Tasks: u.Tasks, Sealed: time.Now(),
+		Origin: u.Origin,
 	}
 	if c, ok := r.s.targets.Load(u.JobID); ok {
 		target := c.(*plan.Commit).Target
@@ -322,7 +381,7 @@ func (r recorder) RecordSend(ctx context.Context, req commit.Request) error {
 
 // RecordOutcome implements committer.Recorder.
 func (r recorder) RecordOutcome(ctx context.Context, u commit.Unit, o commit.Outcome) error {
-	out := journal.Outcome{State: o.State, Reason: o.Reason}
+	out := journal.Outcome{State: o.State, Reason: o.Reason, Quarantine: o.Quarantine, Other: o.OtherSubmission}
 	if o.Err != nil {
 		out.Cause = o.Err.Error()
 	}

@@ -54,13 +54,14 @@ type Scheduler struct {
 	loop  *mailbox
 	state state
 	// scribe writes the journal's job records, in the order of the events.
-	scribe *mailbox
+	scribe *scribe
 
 	keys keyLocks
-	// targets are the commit operators that run, by job, for the recorder.
-	targets   sync.Map
-	planSlots chan struct{}
-	rootSlots chan struct{}
+	// targets are the commit operators that run, by job, for the recorder, and
+	// running the roots that do.
+	targets, running sync.Map
+	planSlots        chan struct{}
+	rootSlots        chan struct{}
 
 	lis    net.Listener
 	server *grpc.Server
@@ -90,6 +91,8 @@ type state struct {
 	// arrived is closed and replaced when an executor registers.
 	arrived chan struct{}
 	closing bool
+	// pending is what the event that is being handled has to write.
+	pending pending
 }
 
 // New checks the configuration. Nothing runs before Start.
@@ -109,11 +112,11 @@ func New(cfg Config) (*Scheduler, error) {
 	}, nil
 }
 
-// Start opens the journal, says of jobs that an earlier process left running
-// that they were interrupted, and serves until Close. ctx bounds the start
-// only. After an error there's nothing to close.
+// Start opens the journal, takes up the jobs that an earlier process left
+// running, and serves until Close. ctx bounds the start only. After an error
+// there's nothing to close.
 func (s *Scheduler) Start(ctx context.Context) (err error) {
-	db, err := journal.Open(ctx, s.cfg.Dir)
+	db, err := s.cfg.openJournal(ctx, s.cfg.Dir)
 	if err != nil {
 		return err
 	}
@@ -128,9 +131,6 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		return err
 	}
 	s.signer, s.public = wire.NewSigner(key), key.Public().(ed25519.PublicKey)
-	if err := s.interruptJobs(ctx); err != nil {
-		return err
-	}
 	s.lis, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Listen)
 	if err != nil {
 		return &commit.Error{Code: commit.CodeCluster, Op: "listen on", Object: s.cfg.Listen, Cause: err, Hint: "Choose a free address with --listen HOST:PORT; port 0 takes any."}
@@ -143,9 +143,18 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		s.committer = committer.New(committer.Config{Open: s.cfg.Catalogs.OpenTable, Recorder: recorder{s}, Logger: s.log})
 	}
 	s.analyzer = sql.Analyzer{Catalogs: s.cfg.Catalogs, Parser: s.cfg.Parser}
-	s.loop = newMailbox(s.dispatch)
-	s.scribe = newMailbox(nil)
+	s.loop = newMailbox(s.afterEvent)
+	s.scribe = newScribe(s.journal.Write)
+	if err := s.recoverJobs(ctx); err != nil {
+		s.end()
+		s.loop.close()
+		s.roots.Wait()
+		s.wg.Wait()
+		s.scribe.close()
+		return errors.Join(err, s.lis.Close(), s.flight.Close())
+	}
 	s.wg.Go(s.ticks)
+	s.wg.Go(s.tidy)
 	s.server = grpc.NewServer(append(wire.ServerOptions(), s.interceptors()...)...)
 	firnpb.RegisterClientServiceServer(s.server, s)
 	firnpb.RegisterSchedulerServiceServer(s.server, s)
@@ -169,20 +178,17 @@ func (s *Scheduler) Addr() string { return s.lis.Addr().String() }
 func (s *Scheduler) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CloseTimeout)
 	defer cancel()
-	var open []chan struct{}
+	var open []*job
 	_ = s.loop.call(ctx, func() {
 		s.state.closing = true
 		for _, j := range s.state.byKey {
 			s.failJob(j, errClosing())
-			open = append(open, j.published)
+			open = append(open, j)
 		}
 		s.releasePolls()
 	})
-	for _, published := range open {
-		select {
-		case <-published:
-		case <-ctx.Done():
-		}
+	for _, j := range open {
+		s.awaitSettled(ctx, j)
 	}
 	stopped := make(chan struct{})
 	go func() { s.server.GracefulStop(); close(stopped) }()
@@ -206,6 +212,25 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	s.wg.Wait()
 	s.scribe.close()
 	return errors.Join(s.flight.Close(), s.journal.Close())
+}
+
+// awaitSettled waits until the job's end is on record, or until its commit is
+// unknown: nobody finds that out before the scheduler starts again.
+func (s *Scheduler) awaitSettled(ctx context.Context, j *job) {
+	for {
+		var changed chan struct{}
+		unknown := false
+		if s.loop.call(ctx, func() { changed, unknown = j.changed, j.commitState() == commit.CommitUnknown }) != nil || unknown {
+			return
+		}
+		select {
+		case <-j.published:
+			return
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // closeGrace is how long Close waits for peers to end their calls.
@@ -242,30 +267,6 @@ func (s *Scheduler) tick(now time.Time) {
 			s.freeUpload(id)
 		}
 	}
-}
-
-// interruptJobs ends the jobs that the journal has as running: no process runs
-// them any more.
-func (s *Scheduler) interruptJobs(ctx context.Context) error {
-	running, err := s.journal.Jobs(ctx, journal.Filter{Running: true})
-	if err != nil {
-		return err
-	}
-	for _, r := range running {
-		u, err := s.journal.Unit(ctx, r.ID)
-		if err != nil && !errors.Is(err, journal.ErrNotFound) {
-			return err
-		}
-		sends, err := s.journal.Sends(ctx, u.Token)
-		if err != nil {
-			return err
-		}
-		if err := s.journal.PutJob(ctx, interrupted(r, u, sends, time.Now())); err != nil {
-			return err
-		}
-		s.log.LogAttrs(ctx, slog.LevelWarn, "job was interrupted", slog.String("job_id", r.ID), slog.String("commit", string(u.State)))
-	}
-	return nil
 }
 
 // ticketKey reads the key that signs tickets, or makes it. It is kept so that

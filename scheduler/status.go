@@ -26,7 +26,7 @@ const rootStage = "scheduler"
 func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 	st := &firnpb.JobStatus{
 		JobId: j.id, IdempotencyKey: j.key, Statement: j.statement, Sql: strings.ToValidUTF8(j.sql, "\uFFFD"),
-		State: string(j.state()), Commit: string(j.commitState()), Error: wire.ErrorToProto(j.err()),
+		State: string(j.state()), Commit: string(j.commitState()), Error: wire.ErrorToProto(j.toldError()),
 		SubmittedUnixMs: j.submitted.UnixMilli(), StartedUnixMs: millis(j.started), EndedUnixMs: millis(j.ended),
 		PlanText: strings.ToValidUTF8(j.planText, "\uFFFD"), Revision: j.revision,
 		InlineResult: j.inline, Partitions: j.partitions, ResultSchema: j.schema,
@@ -56,6 +56,15 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 		st.Report = reportOf(commit.Report{Table: j.target, Operation: commit.OperationAppend, State: j.commitState()})
 	}
 	return st
+}
+
+// toldError is what is told as wrong with the job: what it failed of, or why its
+// commit's outcome isn't known.
+func (j *job) toldError() error {
+	if j.err() == nil && j.commitState() == commit.CommitUnknown {
+		return j.unresolved
+	}
+	return j.err()
 }
 
 // stages lists the stages in plan order, the scheduler's own last.

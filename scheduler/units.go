@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -363,34 +362,10 @@ func (s *Scheduler) dropUnit(ctx context.Context, u journal.Unit) (*firnpb.JobSt
 	} else if err != nil {
 		return nil, err
 	}
-	raw, err := s.journal.Manifest(ctx, u.JobID)
-	if err != nil {
-		return nil, err
-	}
-	var files []commit.File
-	if err := readManifest(bytes.Clone(raw), u.Files, func(f []commit.File) error { files = f; return nil }); err != nil {
-		return nil, err
-	}
-	if s.cfg.DeleteFile != nil {
-		var storage map[string]string
-		if target, err := s.cfg.Catalogs.Pin(ctx, u.Table); err == nil {
-			storage = target.Storage
-		}
-		var failed []error
-		for _, f := range files {
-			if !strings.HasPrefix(f.Path, u.Prefix) {
-				continue // verified before the seal; nothing else is ever deleted
-			}
-			if err := s.cfg.DeleteFile(ctx, storage, f.Path); err != nil {
-				failed = append(failed, fmt.Errorf("%s: %w", f.Path, err))
-			}
-		}
-		if len(failed) > 0 {
-			return nil, &commit.Error{
-				Code: commit.CodeUnitNotDrivable, Op: "delete the files of", Object: u.JobID, Cause: errors.Join(failed...),
-				Tried: fmt.Sprintf("%d of %d files are deleted", len(files)-len(failed), len(files)),
-				Hint:  fmt.Sprintf("`firn commit drop %s` deletes the rest.", u.JobID),
-			}
+	if err := s.cleanJob(ctx, u.JobID); err != nil {
+		return nil, &commit.Error{
+			Code: commit.CodeUnitNotDrivable, Op: "delete the files of", Object: u.JobID, Cause: err,
+			Tried: "those that could be deleted are", Hint: fmt.Sprintf("`firn commit drop %s` deletes the rest.", u.JobID),
 		}
 	}
 	return s.recordedJob(ctx, u.JobID)

@@ -124,8 +124,6 @@ func TestADrivenUnitKnowsItsSends(t *testing.T) {
 	if len(sends) != 2 {
 		t.Fatalf("%d send records", len(sends))
 	}
-	_, err = h.drive(&firnpb.DriveUnitRequest{JobId: id, Action: "retry"})
-	must(t, err)
 	root := receive(t, seen, "root")
 	if len(root.Sent) != len(sends) {
 		t.Fatalf("%d requests of %d", len(root.Sent), len(sends))

@@ -76,7 +76,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser,
 		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow,
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
-		DeleteFile: deleteFile, StatFile: statFile, Logger: cfg.Logger,
+		DeleteFile: deleteFile, StatFile: statFile, ListPrefix: listPrefix, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, failed("configure", "the scheduler", err)
@@ -109,6 +109,17 @@ func deleteFile(ctx context.Context, storage map[string]string, uri string) erro
 
 func statFile(ctx context.Context, storage map[string]string, uri string) (int64, error) {
 	return objstore.New(objstore.FromStorage(storage)).Stat(ctx, uri)
+}
+
+func listPrefix(ctx context.Context, storage map[string]string, prefix string) ([]string, error) {
+	var found []string
+	for info, err := range objstore.New(objstore.FromStorage(storage)).List(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, info.URI)
+	}
+	return found, nil
 }
 
 // failed names the part that didn't start, unless the part's own error says it

@@ -43,6 +43,16 @@ type StartRoot struct{ Epoch int }
 // SkipRoot answers RootStarted: the job isn't running any more.
 type SkipRoot struct{ Epoch int }
 
+// SealRoot answers RootSealed: go on.
+type SealRoot struct{ Epoch int }
+
+// KeepOutput says that the attempt was accepted: it must be on record before its
+// executor is told so.
+type KeepOutput struct{ Attempt string }
+
+// DropOutput takes an acceptance back.
+type DropOutput struct{ Attempt string }
+
 // ProceedRoot answers RootInFlight: send; from now on no cancel wins.
 type ProceedRoot struct{ Epoch int }
 
@@ -71,6 +81,9 @@ func (CancelTask) isAction()       {}
 func (RunSchedulerRoot) isAction() {}
 func (StartRoot) isAction()        {}
 func (SkipRoot) isAction()         {}
+func (SealRoot) isAction()         {}
+func (KeepOutput) isAction()       {}
+func (DropOutput) isAction()       {}
 func (ProceedRoot) isAction()      {}
 func (StopRoot) isAction()         {}
 func (JobEnded) isAction()         {}

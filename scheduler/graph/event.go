@@ -89,11 +89,17 @@ type RootLostInput struct {
 	Lost  []LostInput
 }
 
+// RootSealed says that the root has read everything and is about to fix what it
+// commits. From SealRoot on a lost executor changes nothing. The answer is
+// SealRoot, or StopRoot for a root of an earlier epoch.
+type RootSealed struct{ Epoch int }
+
 // RootInFlight says that the root is about to send a commit: the point of no return.
 // The graph answers with ProceedRoot or, when a cancel was first, StopRoot.
 type RootInFlight struct{ Epoch int }
 
-// RootFinished says that the root ended.
+// RootFinished says that the root ended. With Commit unknown the job goes on
+// running, and a second one tells what was found out.
 type RootFinished struct {
 	Epoch int
 	// Result is the inline result, an Arrow IPC stream.
@@ -119,6 +125,7 @@ func (TaskFailed) isEvent()      {}
 func (ExecutorLost) isEvent()    {}
 func (RootStarted) isEvent()     {}
 func (RootLostInput) isEvent()   {}
+func (RootSealed) isEvent()      {}
 func (RootInFlight) isEvent()    {}
 func (RootFinished) isEvent()    {}
 func (CancelRequested) isEvent() {}

@@ -14,9 +14,11 @@ import (
 //     was last launched under can be accepted, and acceptance ends that
 //     launch; so a duplicate, a late and a stale status find no launch of
 //     theirs and change nothing.
+//   - Whatever the acceptances are, KeepOutput and DropOutput name each change,
+//     so that a record of them, cut off anywhere, is a state that was.
 //   - RunSchedulerRoot is emitted only while every task of the final stage has
 //     its accepted attempt, and once for each epoch. A new epoch begins only
-//     when an accepted output was lost before the point of no return, and a
+//     when an accepted output was lost before the root sealed its unit, and a
 //     root of an earlier epoch is told to stop at each question it asks.
 //   - Cancel and the point of no return (RootInFlight) are decided here, in
 //     the order in which the two events are applied: exactly one wins.
@@ -103,6 +105,8 @@ func (g *Graph) Apply(ev Event, now time.Time) []Action {
 		g.rootStarted(ev)
 	case RootLostInput:
 		g.rootLostInput(ev)
+	case RootSealed:
+		g.rootSealed(ev)
 	case RootInFlight:
 		g.rootInFlight(ev)
 	case RootFinished:
@@ -209,7 +213,7 @@ func (g *Graph) Root() (v RootView, ok bool) {
 		v.State = StageUnresolved
 	case rootEmitted:
 		v.State = StageResolved
-	case rootReading, rootInFlight:
+	case rootReading, rootSealed, rootInFlight:
 		v.State = StageRunning
 	case rootDone:
 		v.State = StageFailed
@@ -304,7 +308,7 @@ func (g *Graph) end(s State) {
 			st.state, st.ended = StageFailed, g.now
 		}
 	}
-	if g.root.state == rootReading {
+	if g.root.state == rootReading || g.root.state == rootSealed {
 		g.emit(StopRoot{Epoch: g.root.epoch})
 	}
 	if s != Succeeded && g.root.state != rootDone && g.commit == commit.CommitPreparing {

@@ -12,6 +12,7 @@ const (
 	rootNone    rootState = iota
 	rootEmitted           // RunSchedulerRoot was emitted
 	rootReading           // StartRoot was answered
+	rootSealed            // SealRoot was answered: what it commits is fixed
 	rootInFlight
 	rootDone
 )
@@ -29,6 +30,12 @@ type root struct {
 // pastNoReturn: a commit was let go. No cancel, no lost executor and no failure
 // from outside changes the job any more; only the root's own end does.
 func (g *Graph) pastNoReturn() bool { return g.root.state == rootInFlight }
+
+// isSealed: what the root commits is fixed and needs no executor any more. A
+// cancel still wins, up to the point of no return.
+func (g *Graph) isSealed() bool {
+	return g.root.state == rootSealed || g.root.state == rootInFlight
+}
 
 // executed is called when every task of the final stage has its accepted
 // attempt.
@@ -81,10 +88,25 @@ func (g *Graph) rootLostInput(ev RootLostInput) {
 	g.settle()
 }
 
+func (g *Graph) rootSealed(ev RootSealed) {
+	switch {
+	case g.state != Running || ev.Epoch != g.root.epoch:
+		g.emit(StopRoot(ev))
+	case g.root.state == rootReading:
+		g.touch()
+		g.root.state = rootSealed
+		g.emit(SealRoot(ev))
+	case g.isSealed():
+		g.emit(SealRoot(ev))
+	default:
+		g.emit(StopRoot(ev))
+	}
+}
+
 func (g *Graph) rootInFlight(ev RootInFlight) {
 	current := g.state == Running && ev.Epoch == g.root.epoch
 	switch {
-	case current && g.root.state == rootReading:
+	case current && (g.root.state == rootReading || g.root.state == rootSealed):
 		g.touch()
 		g.root.state = rootInFlight
 		g.commit = commit.CommitInFlight
@@ -101,7 +123,14 @@ func (g *Graph) rootFinished(ev RootFinished) {
 		delete(g.readers, ev.Epoch)
 		g.touch()
 	}
-	mine := ev.Epoch == g.root.epoch && (g.root.state == rootReading || g.root.state == rootInFlight)
+	mine := ev.Epoch == g.root.epoch && (g.root.state == rootReading || g.isSealed())
+	if mine && g.state == Running && ev.Commit == commit.CommitUnknown {
+		// There is no job state for it: the job runs until somebody finds out
+		// and tells by another RootFinished.
+		g.root.state, g.commit = rootInFlight, commit.CommitUnknown
+		g.touch()
+		return
+	}
 	if mine {
 		g.root.state, g.root.ended = rootDone, g.now
 		if ev.Commit != "" {

@@ -14,7 +14,7 @@ func (g *Graph) settle() { g.settleAfter(errInputLost) }
 
 // settleAfter is settle with the cause to tell when a limit is reached.
 func (g *Graph) settleAfter(cause error) {
-	if g.state != Running || g.pastNoReturn() {
+	if g.state != Running || g.isSealed() {
 		return
 	}
 	if !g.rollBack(cause) {
@@ -48,7 +48,7 @@ func (g *Graph) rollBack(cause error) bool {
 				return false
 			}
 			if s.spec.Deterministic {
-				s.dropLost()
+				g.dropLost(s)
 			} else {
 				g.rerunWhole(i)
 			}
@@ -80,17 +80,20 @@ func (s *stage) anyLost() bool {
 	return false
 }
 
-func (s *stage) dropLost() {
+func (g *Graph) dropLost(s *stage) {
 	for i := range s.tasks {
 		if s.tasks[i].lost {
-			s.tasks[i].drop()
+			g.drop(&s.tasks[i])
 		}
 	}
 }
 
 // drop takes an acceptance back. The output of that attempt is never listed
 // again.
-func (t *task) drop() {
+func (g *Graph) drop(t *task) {
+	if t.state == taskDone {
+		g.emit(DropOutput{Attempt: t.attempt})
+	}
 	t.state, t.lost, t.accepted = taskWaiting, false, nil
 	t.rows, t.bytes, t.files, t.rejected, t.rejects = 0, 0, 0, 0, nil
 }
@@ -115,7 +118,7 @@ func (g *Graph) rerunWhole(i int) {
 		}
 		for k := range s.tasks {
 			g.stopTask(s, k)
-			s.tasks[k].drop()
+			g.drop(&s.tasks[k])
 		}
 	}
 }

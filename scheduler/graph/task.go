@@ -125,7 +125,21 @@ func (g *Graph) taskSucceeded(ev TaskSucceeded) {
 		g.settle()
 		return
 	}
+	t.accept(ev)
+	g.emit(KeepOutput{Attempt: ev.Attempt})
+	if limit := g.spec.RejectLimit; limit != nil {
+		if rows, why := g.Rejected(); rows > *limit {
+			g.fail(errRejected(rows, *limit, why))
+			return
+		}
+	}
+	g.settle()
+}
+
+// accept takes the attempt's output over.
+func (t *task) accept(ev TaskSucceeded) {
 	t.state, t.lost = taskDone, false
+	t.stageAttempt, t.attempt, t.executor = ev.StageAttempt, ev.Attempt, ev.Executor
 	t.rows, t.bytes, t.files = ev.Rows, ev.Bytes, ev.Files
 	t.rejected, t.rejects = ev.Rejected, ev.Rejects
 	t.accepted = nil
@@ -134,13 +148,6 @@ func (g *Graph) taskSucceeded(ev TaskSucceeded) {
 			Task: ev.Task, Attempt: ev.Attempt, Executor: ev.Executor, Output: o, Manifest: ev.Manifest,
 		})
 	}
-	if limit := g.spec.RejectLimit; limit != nil {
-		if rows, why := g.Rejected(); rows > *limit {
-			g.fail(errRejected(rows, *limit, why))
-			return
-		}
-	}
-	g.settle()
 }
 
 // checkOutputs proves what can be proven of a success by its numbers alone:
@@ -227,7 +234,7 @@ func (g *Graph) markLost(consumer *stage, l LostInput) bool {
 }
 
 func (g *Graph) executorLost(ev ExecutorLost) {
-	if g.state != Running || g.pastNoReturn() {
+	if g.state != Running || g.isSealed() {
 		return
 	}
 	err := errExecutorLost(ev.Executor)

@@ -1,0 +1,191 @@
+package scheduler
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
+)
+
+// pending is what the event that is being handled has to write. It goes to the
+// scribe as one note when the event has been handled, so that the record never
+// has half of an event.
+type pending struct {
+	note
+	// jobs are those that the records are about.
+	jobs map[*job]bool
+}
+
+// noted adds to what the current event writes. It is called in the event loop.
+func (s *Scheduler) noted(j *job, b journal.Batch, after ...func(error)) {
+	p := &s.state.pending
+	p.batch.Add(b)
+	p.after = append(p.after, after...)
+	if j != nil {
+		if p.jobs == nil {
+			p.jobs = map[*job]bool{}
+		}
+		p.jobs[j] = true
+	}
+}
+
+// flush hands what the event has written to the scribe. A job whose records
+// can't be kept fails: what the journal has of it later would not be a state
+// that it was in.
+func (s *Scheduler) flush() {
+	p := s.state.pending
+	if p.batch.Empty() && len(p.after) == 0 {
+		return
+	}
+	s.state.pending = pending{}
+	if len(p.jobs) > 0 {
+		p.after = append([]func(error){func(err error) {
+			if err == nil {
+				return
+			}
+			s.log.Error("journal not written", slog.Any("error", err))
+			s.loop.put(func() {
+				for j := range p.jobs {
+					s.failJob(j, err)
+				}
+			})
+		}}, p.after...)
+	}
+	s.scribe.put(p.note)
+}
+
+// afterEvent runs after each event.
+func (s *Scheduler) afterEvent() {
+	s.dispatch()
+	s.flush()
+}
+
+// keepSuccess records an accepted attempt.
+func (s *Scheduler) keepSuccess(j *job, st *firnpb.TaskStatus) {
+	raw, err := proto.Marshal(st)
+	if err != nil {
+		s.failJob(j, fmt.Errorf("record attempt %s: %w", st.GetAttemptId(), err))
+		return
+	}
+	s.noted(j, journal.Batch{Accepted: []journal.Accepted{{ID: st.GetAttemptId(), Status: raw}}})
+}
+
+// startedAttempt is the record of an attempt that is about to be handed out.
+func startedAttempt(a *attempt) journal.Attempt {
+	prefix := ""
+	if stage := &a.job.planned.Stages[a.task.Stage]; stage.Manifests && a.job.planned.Commit() != nil {
+		prefix = a.job.planned.Commit().Prefix
+	}
+	return journal.Attempt{
+		ID: a.id, JobID: a.job.id, Stage: a.task.Stage, Task: a.task.Task, StageAttempt: a.stageAttempt,
+		Executor: a.executor.id, Incarnation: a.executor.incarnation, Prefix: prefix, Started: time.Now(),
+	}
+}
+
+// success is the event of a status.
+func success(st *firnpb.TaskStatus, task graph.TaskID, stageAttempt int, executor string) graph.TaskSucceeded {
+	ev := graph.TaskSucceeded{
+		Task: task, StageAttempt: stageAttempt, Attempt: st.GetAttemptId(), Executor: executor,
+		Manifest: st.GetManifestIpc(), Rows: st.GetRowsOut(), Bytes: st.GetBytesOut(), Files: int(st.GetFiles()),
+		Rejected: st.GetRejectedRows(), Rejects: st.GetRejects(),
+	}
+	if len(ev.Manifest) == 0 {
+		ev.Manifest = nil
+	}
+	for _, o := range st.GetOutputs() {
+		ev.Outputs = append(ev.Outputs, graph.Output{Partition: int(o.GetPartition()), Rows: o.GetRows(), Bytes: o.GetBytes()})
+	}
+	return ev
+}
+
+// submissionRecord is a submission as the journal keeps it.
+type submissionRecord struct {
+	Statement string           `json:"statement"`
+	SQL       string           `json:"sql"`
+	Logical   *plan.Logical    `json:"logical,omitempty"`
+	Physical  []byte           `json:"physical,omitempty"`
+	Target    commit.TableName `json:"target"`
+	Mode      plan.Mode        `json:"mode"`
+	TimeZone  string           `json:"time_zone"`
+	NowMicros int64            `json:"now_us"`
+}
+
+// submissionOf encodes what the job was submitted with.
+func submissionOf(j *job) ([]byte, error) {
+	r := submissionRecord{
+		Statement: j.statement, SQL: j.sql, Target: j.target, Mode: j.mode, TimeZone: j.timeZone, NowMicros: j.now.UnixMicro(),
+	}
+	switch p := j.plan.(type) {
+	case *plan.Logical:
+		r.Logical = p
+	case plan.Node:
+		raw, err := withoutCredentials(p)
+		if err != nil {
+			return nil, err
+		}
+		r.Physical = raw
+	}
+	return json.Marshal(r)
+}
+
+// jobOf is the job of a record, as it was when it was admitted.
+func jobOf(rec journal.Job, raw []byte) (*job, error) {
+	var r submissionRecord
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, err
+	}
+	sub := submission{
+		namespace: rec.Namespace, key: rec.Key, fingerprint: rec.Fingerprint, statement: r.Statement, sql: r.SQL,
+		target: r.Target, mode: r.Mode, timeZone: r.TimeZone,
+	}
+	if r.Logical != nil {
+		sub.plan = r.Logical
+	} else {
+		top, err := plan.Decode(r.Physical)
+		if err != nil {
+			return nil, err
+		}
+		sub.plan = top
+	}
+	j := newJob(sub, rec.Submitted)
+	j.id, j.now, j.table = rec.ID, time.UnixMicro(r.NowMicros).UTC(), rec.Table
+	return j, nil
+}
+
+// withoutCredentials encodes a plan without what reaches the store. A journal
+// holds nothing secret, and what is secret may be out of date when it is read.
+func withoutCredentials(top plan.Node) ([]byte, error) {
+	raw, err := plan.Encode(top)
+	if err != nil {
+		return nil, err
+	}
+	own, err := plan.Decode(raw) // a copy
+	if err != nil {
+		return nil, err
+	}
+	setStorage(own, nil, "")
+	return plan.Encode(own)
+}
+
+// setStorage says everywhere in a plan how the target's store is reached.
+func setStorage(n plan.Node, storage map[string]string, metadata string) {
+	switch n := n.(type) {
+	case *plan.Commit:
+		n.Target.Storage, n.Target.MetadataLocation = storage, metadata
+	case *plan.Write:
+		n.Context.Storage = storage
+	}
+	for _, in := range n.Inputs() {
+		if in != nil {
+			setStorage(in, storage, metadata)
+		}
+	}
+}

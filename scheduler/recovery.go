@@ -1,0 +1,237 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/planner"
+)
+
+// resume is what the journal has of a job that an earlier process left running.
+type resume struct {
+	plan     []byte
+	attempts []journal.Attempt
+	// unit is what it had sealed, nil when it hadn't; sent the requests that
+	// may be under way.
+	unit *journal.Unit
+	sent []commit.Request
+}
+
+// recoverJobs takes up what an earlier process left: the executors that it knew,
+// and the jobs that ran.
+//
+// The executors are taken to be alive until ExecutorTimeout has passed or they
+// register in another incarnation: their shuffle data and the attempts that they
+// run are as good as they were. A job goes on from where the record ends: one
+// that wasn't planned is planned again, one that was runs on from its accepted
+// attempts, and one that had sealed its unit commits that. Ids and keys stay, so
+// who waits for the job hears of its end.
+func (s *Scheduler) recoverJobs(ctx context.Context) error {
+	executors, err := s.journal.Executors(ctx)
+	if err != nil {
+		return err
+	}
+	running, err := s.journal.Jobs(ctx, journal.Filter{Running: true})
+	if err != nil {
+		return err
+	}
+	var jobs []*job
+	for _, rec := range slices.Backward(running) {
+		j, err := s.recoverJob(ctx, rec)
+		if err != nil {
+			return err
+		}
+		if j != nil {
+			jobs = append(jobs, j)
+		}
+	}
+	return s.loop.call(ctx, func() {
+		for _, r := range executors {
+			e, err := s.addExecutor(r)
+			if err != nil {
+				s.log.Warn("executor not taken up", slog.String("executor", r.ID), slog.Any("error", err))
+				continue
+			}
+			e.returning = true
+		}
+		for _, j := range jobs {
+			s.state.jobs[j.id] = j
+			s.state.byKey[j.keyID()] = j
+			s.log.Info("job taken up", slog.String("job_id", j.id), slog.Bool("planned", j.resume != nil))
+			s.startPlanning(j)
+		}
+	})
+}
+
+// recoverJob makes the job of a record; nil when there is nothing to go on with
+// and its end was recorded instead.
+func (s *Scheduler) recoverJob(ctx context.Context, rec journal.Job) (*job, error) {
+	u, err := s.journal.Unit(ctx, rec.ID)
+	sealed := err == nil
+	if err != nil && !errors.Is(err, journal.ErrNotFound) {
+		return nil, err
+	}
+	sends, err := s.journal.Sends(ctx, u.Token)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := s.journal.Submission(ctx, rec.ID)
+	known := err == nil
+	if err != nil && !errors.Is(err, journal.ErrNotFound) {
+		return nil, err
+	}
+	body, err := s.journal.Plan(ctx, rec.ID)
+	planned := err == nil
+	if err != nil && !errors.Is(err, journal.ErrNotFound) {
+		return nil, err
+	}
+	open := u.State == journal.UnitSealed || u.State == journal.UnitSent || u.State == journal.UnitUnknown
+	if !known || sealed && (!open || !planned) {
+		s.log.Warn("job was interrupted", slog.String("job_id", rec.ID), slog.String("commit", string(u.State)))
+		return nil, s.journal.PutJob(ctx, interrupted(rec, u, sends, time.Now()))
+	}
+	j, err := jobOf(rec, raw)
+	if err != nil {
+		return nil, fmt.Errorf("take up job %s: %w", rec.ID, err)
+	}
+	if st, err := recorded(rec); err == nil {
+		j.revision = st.GetRevision() + 1<<32 // above what the earlier process told
+	}
+	if !planned {
+		return j, nil
+	}
+	j.resume = &resume{plan: body, sent: requestsOf(sends, u.Branch)}
+	if sealed {
+		j.resume.unit = &u
+	}
+	j.resume.attempts, err = s.journal.Attempts(ctx, rec.ID)
+	return j, err
+}
+
+// requestsOf are the requests of send records.
+func requestsOf(sends []journal.Send, branch string) []commit.Request {
+	requests := make([]commit.Request, len(sends))
+	for i, r := range sends {
+		requests[i] = commit.Request{
+			ID: r.RequestID, SnapshotID: r.SnapshotID, Head: r.Head, Branch: branch, Seat: r.Seat, Tokens: r.Tokens, MetadataFiles: r.MetadataFiles,
+		}
+	}
+	return requests
+}
+
+// planAgain cuts the plan that the journal has into the stages that it was cut
+// into. How the target's store is reached is asked anew; a job that has sealed
+// its unit doesn't need it.
+func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) {
+	top, err := plan.Decode(j.resume.plan)
+	if err != nil {
+		return nil, fmt.Errorf("take up job %s: %w", j.id, err)
+	}
+	if c, ok := top.(*plan.Commit); ok && j.resume.unit == nil {
+		pinned, err := s.pinAgain(ctx, c.Target.Name)
+		if err != nil {
+			return nil, err
+		}
+		if pinned.UUID == c.Target.UUID {
+			setStorage(top, pinned.Storage, pinned.MetadataLocation)
+		}
+	}
+	planned, err := planner.PlanJob(ctx, top, planner.Options{JobID: j.id, Mode: j.mode, Root: s.cfg.Root})
+	if err != nil {
+		return nil, err
+	}
+	return &plannedJob{planned, j.resume.plan}, nil
+}
+
+// pinAgain pins a table, and tries for a while: a catalog may come up at the same
+// time as the scheduler.
+func (s *Scheduler) pinAgain(ctx context.Context, name commit.TableName) (pinned plan.Pinned, err error) {
+	const tries, pause = 10, 2 * time.Second
+	for range tries {
+		pinned, err = s.cfg.Catalogs.Pin(ctx, name)
+		if err == nil || errors.Is(err, commit.ErrTableNotFound) || commit.KindOf(err) == commit.KindNotFound {
+			return pinned, err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return pinned, context.Cause(ctx)
+		}
+	}
+	return pinned, err
+}
+
+// resumeGraph puts the job's graph where the record ends.
+func (s *Scheduler) resumeGraph(j *job) {
+	kept := s.keptAttempts(j)
+	g, actions := graph.Restore(j.planned.Spec(), kept, time.Now())
+	j.graph, j.started = g, j.submitted
+	s.log.Info("job goes on", slog.String("job_id", j.id), slog.Int("accepted", len(kept.Accepted)), slog.Int("running", len(kept.Launched)),
+		slog.Bool("sealed", j.resume.unit != nil))
+	// What was launched and isn't running any more is stopped by the executor's
+	// next heartbeat: nobody here knows it.
+	for _, l := range kept.Launched {
+		e := s.state.executors[l.Executor]
+		a := &attempt{id: l.Attempt, job: j, task: l.Task, stageAttempt: l.StageAttempt, executor: e, given: true}
+		s.state.attempts[a.id], e.running[a.id] = a, a
+	}
+	if j.resume.unit == nil {
+		j.resume = nil
+	}
+	s.carryOut(j, actions)
+	j.touch()
+}
+
+// keptAttempts picks of the job's attempts those that are still good: of each
+// task the accepted one, or else the one that was started last, on an executor
+// that is still the one it was. Once the unit is sealed no executor is needed.
+func (s *Scheduler) keptAttempts(j *job) graph.Kept {
+	var kept graph.Kept
+	last := map[graph.TaskID]journal.Attempt{}
+	var order []graph.TaskID
+	for _, a := range j.resume.attempts {
+		id := graph.TaskID{Stage: a.Stage, Task: a.Task}
+		old, seen := last[id]
+		if !seen {
+			order = append(order, id)
+		}
+		if !seen || a.State == journal.AttemptAccepted || old.State != journal.AttemptAccepted {
+			last[id] = a
+		}
+	}
+	for _, id := range order {
+		a := last[id]
+		e := s.state.executors[a.Executor]
+		here := e != nil && e.incarnation == a.Incarnation
+		switch a.State {
+		case journal.AttemptAccepted:
+			st := &firnpb.TaskStatus{}
+			if proto.Unmarshal(a.Status, st) != nil {
+				continue
+			}
+			copied := len(st.GetManifestIpc()) > 0 && a.Stage == j.planned.Final().ID
+			if here || copied || j.resume.unit != nil {
+				kept.Accepted = append(kept.Accepted, success(st, id, a.StageAttempt, a.Executor))
+			}
+		case journal.AttemptStarted:
+			if here && j.resume.unit == nil {
+				kept.Launched = append(kept.Launched, graph.TaskLaunched{Task: id, StageAttempt: a.StageAttempt, Attempt: a.ID, Executor: a.Executor})
+			}
+		case journal.AttemptEnded:
+		}
+	}
+	return kept
+}

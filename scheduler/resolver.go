@@ -1,0 +1,193 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
+)
+
+// resolveEvery is how often units whose outcome isn't known are looked up.
+const resolveEvery = 15 * time.Second
+
+// tidy runs what has time: it finds out what became of units, gives up the files
+// of those that were parked for long, and forgets old jobs.
+func (s *Scheduler) tidy() {
+	t := time.NewTicker(min(resolveEvery, max(s.cfg.ParkedRetention/4, time.Second)))
+	defer t.Stop()
+	var pruned time.Time
+	for {
+		select {
+		case <-t.C:
+		case <-s.life.Done():
+			return
+		}
+		s.resolveUnits(s.life)
+		s.dropParked(s.life)
+		if now := time.Now(); now.Sub(pruned) > min(time.Hour, s.cfg.JournalRetention/4) {
+			pruned = now
+			if n, err := s.journal.Prune(s.life, now.Add(-s.cfg.JournalRetention)); err != nil {
+				s.log.Warn("journal not pruned", slog.Any("error", err))
+			} else if n > 0 {
+				s.log.Info("journal pruned", slog.Int("jobs", n))
+			}
+		}
+	}
+}
+
+// resolveUnits looks the units up that are unknown or in quarantine. It only
+// finds out: nothing is built or sent, as whoever was told that an outcome isn't
+// known may have done something about it since.
+func (s *Scheduler) resolveUnits(ctx context.Context) {
+	units, err := s.journal.Units(ctx, true)
+	if err != nil {
+		s.log.Warn("units not listed", slog.Any("error", err))
+		return
+	}
+	for _, u := range units {
+		if ctx.Err() != nil {
+			return
+		}
+		if u.State != journal.UnitUnknown && !(u.State == journal.UnitRefused && u.Quarantine) {
+			continue
+		}
+		if _, err := s.resolveUnit(ctx, u); err != nil {
+			s.log.Warn("unit not looked up", slog.String("job_id", u.JobID), slog.Any("error", err))
+		}
+	}
+}
+
+// resolveUnit reads the table once and records what it proves of the unit. The
+// error is that of the reading; an outcome that isn't known is none.
+func (s *Scheduler) resolveUnit(ctx context.Context, u journal.Unit) (commit.Outcome, error) {
+	unlock, err := s.keys.lock(ctx, u.Namespace+"\x00"+u.Key)
+	if err != nil {
+		return commit.Outcome{}, err
+	}
+	defer unlock()
+	if u, err = s.journal.Unit(ctx, u.JobID); err != nil {
+		return commit.Outcome{}, err
+	}
+	if u.State != journal.UnitUnknown && u.State != journal.UnitSent && !u.Quarantine {
+		return commit.Outcome{}, nil
+	}
+	o, err := s.lookUp(ctx, u)
+	if err != nil || o.State == commit.Unknown || o.Quarantine {
+		return o, err
+	}
+	if u.State == journal.UnitRefused && o.State == commit.Refused {
+		o.Reason = u.Reason
+	}
+	out := journal.Outcome{State: o.State, Reason: o.Reason, Other: o.OtherSubmission}
+	if o.Err != nil {
+		out.Cause = o.Err.Error()
+	}
+	if err := s.journal.Outcome(ctx, u.JobID, out); err != nil {
+		return o, err
+	}
+	s.log.Info("commit unit resolved", slog.String("job_id", u.JobID), slog.String("state", string(o.State)), slog.String("reason", string(o.Reason)))
+	report := reportFor(u, o)
+	return o, s.loop.call(ctx, func() { s.resolved(u.JobID, report, o.Err) })
+}
+
+// resolved ends the job that waits for its commit's outcome, if it does.
+func (s *Scheduler) resolved(jobID string, report commit.Report, err error) {
+	j := s.state.jobs[jobID]
+	if j == nil || j.graph == nil || j.hasEnded() || j.commitState() != commit.CommitUnknown {
+		return
+	}
+	j.report, j.unresolved = &report, nil
+	ev := graph.RootFinished{Epoch: j.rootEpoch, Commit: report.State, Err: err}
+	if err == nil {
+		if ev.Result, err = wire.EncodeReport(report); err != nil {
+			s.log.Error("report not encoded", slog.String("job_id", j.id), slog.Any("error", err))
+		}
+		j.inline = ev.Result
+	}
+	s.apply(j, ev)
+	j.touch()
+}
+
+// lookUp reads the unit's table and finds out what the read proves: the machine
+// whose deadline has passed builds nothing.
+func (s *Scheduler) lookUp(ctx context.Context, u journal.Unit) (o commit.Outcome, err error) {
+	sends, err := s.journal.Sends(ctx, u.Token)
+	if err != nil {
+		return o, err
+	}
+	raw, err := s.journal.Manifest(ctx, u.JobID)
+	if err != nil {
+		return o, err
+	}
+	var files []commit.File
+	if err := readManifest(raw, u.Files, func(f []commit.File) error { files = f; return nil }); err != nil {
+		return o, err
+	}
+	table, err := s.cfg.Catalogs.OpenTable(ctx, u.Table)
+	if err != nil && !errors.Is(err, commit.ErrTableNotFound) {
+		return o, err
+	}
+	if table != nil {
+		defer func() {
+			if cerr := table.Close(); cerr != nil {
+				s.log.Warn("closing a table failed", slog.Any("error", cerr))
+			}
+		}()
+	}
+	unit := commit.Unit{
+		Token: u.Token, Digest: u.Digest, JobID: u.JobID, Key: u.Key, Table: u.Table, TableUUID: u.TableUUID, Branch: u.Branch,
+		Operation: u.Operation, SchemaID: u.SchemaID, SpecID: u.SpecID, Prefix: u.Prefix, Files: files, Rows: u.Rows, Bytes: u.Bytes,
+		Tasks: u.Tasks, Origin: u.Origin,
+	}
+	now := time.Now()
+	m := commit.NewMachine([]commit.Unit{unit}, commit.Options{Deadline: now, Sent: requestsOf(sends, u.Branch)})
+	actions := m.Step(commit.Begin{}, now)
+	for len(actions) > 0 {
+		var answer commit.Event
+		for _, a := range actions {
+			switch a := a.(type) {
+			case commit.Read:
+				var meta commit.Metadata
+				rerr := err
+				if table != nil {
+					meta, rerr = table.Read(ctx)
+				}
+				answer = commit.ReadDone{Metadata: meta, Err: rerr}
+			case commit.Finish:
+				return a.Outcome, nil
+			default: // it only finds out
+			}
+		}
+		if answer == nil {
+			break
+		}
+		actions = m.Step(answer, now)
+	}
+	return commit.Outcome{State: commit.Unknown}, nil
+}
+
+// reportFor is what is told of a unit's outcome.
+func reportFor(u journal.Unit, o commit.Outcome) commit.Report {
+	r := commit.Report{
+		JobID: u.JobID, Key: u.Key, Table: u.Table, Format: "iceberg", Operation: u.Operation, State: commit.CommitUnknown, Attempts: u.Sends,
+		OtherSubmission: o.OtherSubmission, RolledBack: o.RolledBack, Deduplicated: o.Deduplicated,
+	}
+	switch o.State {
+	case commit.Committed:
+		r.State = commit.CommitCommitted
+		r.Rows, r.Files, r.Bytes = u.Rows, u.Files, u.Bytes
+		r.SnapshotID, r.CommittedAt = o.Landed.SnapshotID, o.Landed.CommittedAt
+		if o.OtherSubmission {
+			r.Rows, r.Files, r.Bytes = o.Landed.Rows, o.Landed.Files, o.Landed.Bytes
+		}
+	case commit.Refused:
+		r.State = commit.CommitRefused
+	case commit.Unknown:
+	}
+	return r
+}
