@@ -100,7 +100,7 @@ func run(t *testing.T, k int) {
 	var required []string
 	for _, f := range p.required {
 		required = append(required, f.name)
-		if fired[f.name] == 0 && !f.two {
+		if fired[f.name] == 0 {
 			bad = append(bad, "the fault "+f.name+" never happened")
 		}
 	}
@@ -166,7 +166,7 @@ func (l *lab) provoke() {
 		fired := l.fired()
 		var missing []fault
 		for _, f := range l.plan.required {
-			if fired[f.name] == 0 && !f.two {
+			if fired[f.name] == 0 {
 				missing = append(missing, f)
 			}
 		}
@@ -177,7 +177,7 @@ func (l *lab) provoke() {
 		l.mu.pending = missing
 		l.mu.Unlock()
 		var more sync.WaitGroup
-		more.Go(func() { l.insert(0, l.newUnit(fmt.Sprintf("more-%d", i))) })
+		more.Go(func() { l.insert(i, l.newUnit(fmt.Sprintf("more-%d", i))) })
 		for _, f := range missing {
 			if f.act != nil {
 				f.act(l)
@@ -216,6 +216,9 @@ func (l *lab) attempt(w int, u unit) history.Told {
 	told, why := l.submit(ctx, c, u)
 	if told == history.Failed && u.twin {
 		told = history.Unknown // of this submission only: the twin's may be under way
+	}
+	if told == history.Committed && w%len(l.clients) == 1 {
+		l.fire("two-schedulers")
 	}
 	l.note(u.name, told, why)
 	a.Tell(told)
