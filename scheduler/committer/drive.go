@@ -28,7 +28,9 @@ type drive struct {
 	cancel context.CancelFunc
 	unhook func() bool
 	sent   bool
-	log    *slog.Logger
+	// ended are outcomes that weren't told yet.
+	ended []func()
+	log   *slog.Logger
 
 	mu struct {
 		sync.Mutex
@@ -58,7 +60,6 @@ func newDrive(o *owner, batch []*item) *drive {
 			d.lost(it.unit.Token)
 			continue
 		}
-		it.root.phase(PhaseCommitting)
 		u := it.unit
 		if floor != nil && (u.LedgerFloor == nil || floor.Number < u.LedgerFloor.Number) {
 			u.LedgerFloor = floor
@@ -113,12 +114,20 @@ func (d *drive) run() (ended bool) {
 			d.park(true)
 		}
 	}()
+	if _, first := d.answer.(commit.Begin); first {
+		for _, it := range d.items {
+			if it.left() == nil {
+				it.root.phase(PhaseCommitting)
+			}
+		}
+	}
 	for !d.m.Done() {
 		answer := d.answer
 		d.answer = nil
 		for _, a := range d.m.Step(answer, d.now()) {
 			if w, ok := a.(commit.Wait); ok && d.m.Settling() {
 				d.until, d.answer = w.Until, commit.Woke{}
+				d.tell()
 				return false
 			}
 			if ev := d.do(a); ev != nil {
@@ -126,6 +135,7 @@ func (d *drive) run() (ended bool) {
 			}
 		}
 		d.dropLeft()
+		d.tell()
 		if d.answer == nil && !d.m.Done() {
 			panic("the commit machine waits for nothing")
 		}
@@ -182,12 +192,21 @@ func (d *drive) do(a commit.Action) commit.Event {
 	return nil
 }
 
-// finish tells a unit's outcome, once.
+// finish notes a unit's outcome, once; tell tells it.
 func (d *drive) finish(t commit.Token, o commit.Outcome) {
 	if it := d.items[t]; it != nil {
 		delete(d.items, t)
-		it.done <- o
+		d.ended = append(d.ended, func() { it.done <- o })
 	}
+}
+
+// tell tells the outcomes after all that the machine asked for with them was
+// done, so that whoever hears of a refusal finds its request's files gone.
+func (d *drive) tell() {
+	for _, f := range d.ended {
+		f()
+	}
+	d.ended = nil
 }
 
 // read opens the table with the first read, so that a table that is gone or a
@@ -268,6 +287,7 @@ func (d *drive) broke(p any) {
 	for t, it := range d.items {
 		d.finish(t, it.afterPanic(p, d.sent))
 	}
+	d.tell()
 	if table != nil {
 		d.o.c.closeTable(table)
 	}

@@ -1,7 +1,6 @@
 package committer_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -198,6 +197,7 @@ func TestABatchWithAUnitThatIsThereAlready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, nil)
 		g.submit(t.Context(), "again", "a", nil)
+		synctest.Wait()
 		g.submit(t.Context(), "again2", "a", nil) // the same token: never in one request
 		g.submit(t.Context(), "other", "b", nil)
 		g.finish()
@@ -299,6 +299,17 @@ func TestAPanicEndsEveryUnitOfTheBatch(t *testing.T) {
 			if g.reports[k].State != commit.CommitUnknown || !strings.Contains(g.errs[k].Error(), "driver broke") {
 				t.Errorf("%s: %+v %v", k, g.reports[k], g.errs[k])
 			}
+		}
+		g.submit(t.Context(), "je", "e", func(r *committer.Root) {
+			r.OnPhase = func(p string) {
+				if p == committer.PhaseCommitting {
+					panic("caller broke")
+				}
+			}
+		})
+		g.wg.Wait()
+		if g.reports["e"].State != commit.CommitRefused || !strings.Contains(g.errs["e"].Error(), "caller broke") {
+			t.Errorf("%+v %v", g.reports["e"], g.errs["e"])
 		}
 		g.submit(t.Context(), "jd", "d", nil)
 		g.wg.Wait()
@@ -443,23 +454,6 @@ func TestTheWatchdogNamesWhatACommitWaitsFor(t *testing.T) {
 			t.Errorf("%+v", g.com.Waits())
 		}
 	})
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // Many jobs against a foreign writer that is always there: all succeed.

@@ -1,9 +1,11 @@
 package committer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -144,4 +146,22 @@ func (r *recorder) RecordSeal(context.Context, commit.Unit) error    { return r.
 func (r *recorder) RecordSend(context.Context, commit.Request) error { return r.record("send") }
 func (r *recorder) RecordOutcome(_ context.Context, _ commit.Unit, o commit.Outcome) error {
 	return r.record(string(o.State))
+}
+
+// lockedBuffer takes a log from many goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

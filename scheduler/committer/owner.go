@@ -1,9 +1,11 @@
 package committer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -272,6 +274,6 @@ func (c *Committer) Waits() []Waiting {
 	for _, it := range items {
 		out = append(out, Waiting{Table: it.unit.Table, JobID: it.unit.JobID, Since: it.since, For: it.owner.explain(it)})
 	}
-	slices.SortStableFunc(out, func(a, b Waiting) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(out, func(a, b Waiting) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.JobID, b.JobID)) })
 	return out
 }
