@@ -227,6 +227,9 @@ func TestAdmitKey(t *testing.T) {
 	if o, err := admit(old, time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)); err != nil || o.Number != 3 {
 		t.Errorf("the journal would remember it: %+v, %v", o, err)
 	}
+	if _, err := admit(old, time.Unix(-60, 0)); commit.CodeOf(err) != commit.CodeKeyTooOld {
+		t.Errorf("the client's clock may be a minute ahead of the journal's: %v", err)
+	}
 	if _, ok := commit.KeyTime("00000000-0000-4000-8000-000000000000"); ok {
 		t.Error("a UUIDv4 has no time")
 	}
