@@ -26,6 +26,7 @@ func (x *explorer) settles(w *world) string {
 	c.faults = uint8(x.Faults) //nolint:gosec // no more of them
 	for round := range 2 {
 		if round == 1 {
+			c.events++ // it names the snapshot
 			x.event(c, "append")
 		}
 		for range 60 {
