@@ -46,6 +46,10 @@ type Statement struct {
 	// over the whole job. 0 fails the job at the first one.
 	RejectLimit int64
 	Mode        Mode
+	// DryRun runs a statement that writes up to its commit: the files are written
+	// and verified, and then deleted. The report of the job says what would have
+	// been committed; its commit field stays none. Key isn't used.
+	DryRun bool
 	// TimeZone is the session's time zone, UTC when empty.
 	TimeZone string
 }
@@ -85,6 +89,7 @@ func (c *Client) Execute(ctx context.Context, s Statement) (*Result, error) {
 		RejectLimit:     s.RejectLimit,
 		Mode:            string(s.Mode),
 		TimeZone:        s.TimeZone,
+		DryRun:          s.DryRun,
 	})
 	if err != nil {
 		return nil, c.fromRPC(ctx, err)

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire/firnpb"
@@ -20,6 +22,53 @@ type Unit struct {
 	Prefix      string
 	// Cause is the error that it ended with.
 	Cause string
+	// Key is the job's idempotency key; Token and Digest identify the unit and
+	// its content in the table's snapshots.
+	Key, Token, Digest string
+	TableUUID, Branch  string
+	Bytes              int64
+	// Sealed is when its content was fixed, Since since when it is in its state.
+	Sealed, Since time.Time
+	// Quarantine: refused on the catalog's word, while a request may still land.
+	Quarantine bool
+	// Sends are the requests that were sent for it; only Unit has them.
+	Sends []Send
+}
+
+// Send is one request that was sent for a unit.
+type Send struct {
+	RequestID, SnapshotID string
+	// Head is the snapshot that it asserted, Seat the number that it claimed.
+	Head string
+	Seat int64
+	At   time.Time
+}
+
+func unitOf(u *firnpb.UnitStatus) Unit {
+	out := Unit{
+		JobID: u.GetJobId(), Table: u.GetTable(), State: commit.State(u.GetState()), Reason: commit.Reason(u.GetReason()),
+		Files: u.GetFiles(), Rows: u.GetRows(), Prefix: u.GetPrefix(), Cause: u.GetCause(),
+		Key: u.GetIdempotencyKey(), Token: u.GetToken(), Digest: u.GetDigest(), TableUUID: u.GetTableUuid(), Branch: u.GetBranch(),
+		Bytes: u.GetBytes(), Sealed: unixMS(u.GetSealedUnixMs()), Since: unixMS(u.GetSinceUnixMs()), Quarantine: u.GetQuarantine(),
+	}
+	for _, s := range u.GetSends() {
+		out.Sends = append(out.Sends, Send{
+			RequestID: s.GetRequestId(), SnapshotID: s.GetSnapshotId(), Head: s.GetHead(), Seat: s.GetSeat(), At: unixMS(s.GetAtUnixMs()),
+		})
+	}
+	return out
+}
+
+// Unit describes the commit unit of a job.
+func (c *Client) Unit(ctx context.Context, jobID string) (Unit, error) {
+	resp, err := c.rpc.ListUnits(ctx, &firnpb.ListUnitsRequest{JobId: jobID})
+	if err != nil {
+		return Unit{}, c.fromRPC(ctx, err)
+	}
+	if len(resp.GetUnits()) != 1 {
+		return Unit{}, fmt.Errorf("the scheduler described %d commit units of job %s", len(resp.GetUnits()), jobID)
+	}
+	return unitOf(resp.GetUnits()[0]), nil
 }
 
 // Units lists parked commit units, or all that the scheduler remembers.
@@ -30,10 +79,7 @@ func (c *Client) Units(ctx context.Context, all bool) ([]Unit, error) {
 	}
 	var units []Unit
 	for _, u := range resp.GetUnits() {
-		units = append(units, Unit{
-			JobID: u.GetJobId(), Table: u.GetTable(), State: commit.State(u.GetState()), Reason: commit.Reason(u.GetReason()),
-			Files: u.GetFiles(), Rows: u.GetRows(), Prefix: u.GetPrefix(), Cause: u.GetCause(),
-		})
+		units = append(units, unitOf(u))
 	}
 	return units, nil
 }
@@ -43,6 +89,12 @@ func (c *Client) Units(ctx context.Context, all bool) ([]Unit, error) {
 // was replaced.
 func (c *Client) RetryUnit(ctx context.Context, jobID, table string) (JobStatus, error) {
 	return c.driveUnit(ctx, &firnpb.DriveUnitRequest{JobId: jobID, Action: "retry", Table: table})
+}
+
+// ResolveUnit reads the table once and finds out what became of a job's commit.
+// Nothing is sent.
+func (c *Client) ResolveUnit(ctx context.Context, jobID string) (JobStatus, error) {
+	return c.driveUnit(ctx, &firnpb.DriveUnitRequest{JobId: jobID, Action: "resolve"})
 }
 
 // DropUnit gives the parked files of a job up: they are deleted.
@@ -56,4 +108,34 @@ func (c *Client) driveUnit(ctx context.Context, req *firnpb.DriveUnitRequest) (J
 		return JobStatus{}, c.fromRPC(ctx, err)
 	}
 	return statusOf(p)
+}
+
+// Orphans are what a job left that no version of the table can have.
+type Orphans struct {
+	JobID  string
+	State  State
+	Commit commit.CommitState
+	// Files are URIs. They are gone if Deleted is set.
+	Files   []string
+	Deleted bool
+	// Kept says why the job's files stay; there are no Files then.
+	Kept string
+}
+
+// Orphans names what the scheduler's jobs left of a table that no version of it
+// can have, and deletes it when remove is set. It goes by the scheduler's record,
+// so that files of others and of running jobs are no concern of it.
+func (c *Client) Orphans(ctx context.Context, table string, remove bool) ([]Orphans, error) {
+	resp, err := c.rpc.Orphans(ctx, &firnpb.OrphansRequest{Table: table, Delete: remove})
+	if err != nil {
+		return nil, c.fromRPC(ctx, err)
+	}
+	var all []Orphans
+	for _, o := range resp.GetJobs() {
+		all = append(all, Orphans{
+			JobID: o.GetJobId(), State: State(o.GetState()), Commit: commit.CommitState(o.GetCommit()),
+			Files: o.GetFiles(), Deleted: o.GetDeleted(), Kept: o.GetKept(),
+		})
+	}
+	return all, nil
 }

@@ -41,8 +41,8 @@ func (s *Scheduler) Execute(ctx context.Context, r *firnpb.ExecuteRequest) (*fir
 	if _, err := time.LoadLocation(zone); err != nil || zone == "Local" {
 		return nil, badRequest("run statement", fmt.Errorf("time zone %q isn't known", zone))
 	}
-	sub := submission{namespace: defaultNamespace, key: r.GetIdempotencyKey(), mode: mode, timeZone: zone}
-	if sub.key == "" {
+	sub := submission{namespace: defaultNamespace, key: r.GetIdempotencyKey(), mode: mode, timeZone: zone, dryRun: r.GetDryRun()}
+	if sub.dryRun || sub.key == "" {
 		sub.key = newID("")
 	}
 	if len(r.GetPhysical()) > 0 {
@@ -68,6 +68,9 @@ func (s *Scheduler) executeSQL(ctx context.Context, r *firnpb.ExecuteRequest, su
 	}
 	switch body := stmt.Body.(type) {
 	case *sql.Insert, *sql.Select:
+		if _, write := body.(*sql.Insert); sub.dryRun && !write {
+			return nil, badRequest("run statement dry", fmt.Errorf("%s writes nothing", stmt.Kind))
+		}
 		if err := logical(stmt); err != nil {
 			return nil, err
 		}
@@ -85,6 +88,9 @@ func (s *Scheduler) executeSQL(ctx context.Context, r *firnpb.ExecuteRequest, su
 		resp.RowsIpc, err = planRows(text)
 		return resp, err
 	default:
+		if sub.dryRun {
+			return nil, badRequest("run statement dry", fmt.Errorf("%s has no dry run; INSERT has", stmt.Kind))
+		}
 		res, err := s.analyzer.RunCatalogStatement(ctx, stmt, session)
 		if err != nil {
 			return nil, err

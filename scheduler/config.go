@@ -91,6 +91,8 @@ type Config struct {
 	// tests.
 	newCommitter  func(Config) Committer
 	bindStatement func(context.Context, sql.Statement, plan.Session, sql.BindOptions) (plan.Node, error)
+	// commitDeadline bounds one commit; 0 for the committer's own limit.
+	commitDeadline time.Duration
 	// openJournal replaces the journal in tests.
 	openJournal func(context.Context, string) (journal.Journal, error)
 }

@@ -57,12 +57,17 @@ func (s *Scheduler) jobFiles(ctx context.Context, id string) (j cleanup.Job, tab
 	return j, sub.target, true, nil
 }
 
-// store reaches the files of a table.
-func (s *Scheduler) store(ctx context.Context, name commit.TableName) cleanup.Store {
-	var storage map[string]string
-	if target, err := s.cfg.Catalogs.Pin(ctx, name); err == nil {
-		storage = target.Storage
+// storage says how the files of a table are reached, nil when the table is gone.
+func (s *Scheduler) storage(ctx context.Context, name commit.TableName) map[string]string {
+	target, err := s.cfg.Catalogs.Pin(ctx, name)
+	if err != nil {
+		return nil
 	}
+	return target.Storage
+}
+
+// store reaches the files of a table.
+func (s *Scheduler) store(storage map[string]string) cleanup.Store {
 	st := cleanup.Store{Delete: func(ctx context.Context, uri string) error { return s.cfg.DeleteFile(ctx, storage, uri) }}
 	if s.cfg.ListPrefix != nil {
 		st.List = func(ctx context.Context, prefix string) ([]string, error) {
@@ -86,7 +91,7 @@ func (s *Scheduler) cleanJob(ctx context.Context, id string) error {
 	if err != nil || !ok {
 		return err
 	}
-	_, err = s.cleaner().Clean(ctx, j, s.store(ctx, table))
+	_, err = s.cleaner().Clean(ctx, j, s.store(s.storage(ctx, table)))
 	if errors.Is(err, journal.ErrNotDroppable) {
 		return nil
 	}

@@ -80,6 +80,9 @@ type submission struct {
 	target   commit.TableName
 	mode     plan.Mode
 	timeZone string
+	// dryRun: the job stops before its commit is sealed, and what it wrote is
+	// deleted.
+	dryRun bool
 }
 
 func newJob(sub submission, now time.Time) *job {

@@ -70,7 +70,13 @@ func (s *Scheduler) resolveUnit(ctx context.Context, u journal.Unit) (commit.Out
 		return commit.Outcome{}, err
 	}
 	defer unlock()
-	if u, err = s.journal.Unit(ctx, u.JobID); err != nil {
+	return s.resolveLocked(ctx, u.JobID)
+}
+
+// resolveLocked is resolveUnit for who holds the key.
+func (s *Scheduler) resolveLocked(ctx context.Context, jobID string) (commit.Outcome, error) {
+	u, err := s.journal.Unit(ctx, jobID)
+	if err != nil {
 		return commit.Outcome{}, err
 	}
 	if u.State != journal.UnitUnknown && u.State != journal.UnitSent && !u.Quarantine {
@@ -97,10 +103,10 @@ func (s *Scheduler) resolveUnit(ctx context.Context, u journal.Unit) (commit.Out
 
 // resolved ends the job that waits for its commit's outcome, if it does.
 func (s *Scheduler) resolved(jobID string, report commit.Report, err error) {
-	j := s.state.jobs[jobID]
-	if j == nil || j.graph == nil || j.hasEnded() || j.commitState() != commit.CommitUnknown {
+	if !s.isUnresolved(jobID) {
 		return
 	}
+	j := s.state.jobs[jobID]
 	j.report, j.unresolved = &report, nil
 	ev := graph.RootFinished{Epoch: j.rootEpoch, Commit: report.State, Err: err}
 	if err == nil {
@@ -111,6 +117,13 @@ func (s *Scheduler) resolved(jobID string, report commit.Report, err error) {
 	}
 	s.apply(j, ev)
 	j.touch()
+}
+
+// isUnresolved says whether the job runs on only because the outcome of its
+// commit isn't known.
+func (s *Scheduler) isUnresolved(jobID string) bool {
+	j := s.state.jobs[jobID]
+	return j != nil && j.graph != nil && !j.hasEnded() && j.commitState() == commit.CommitUnknown
 }
 
 // lookUp reads the unit's table and finds out what the read proves: the machine

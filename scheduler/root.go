@@ -36,7 +36,12 @@ type rootRun struct {
 	// sent are the requests that it may have sent.
 	sealed *journal.Unit
 	sent   []commit.Request
+	// verified is what a dry run stopped with.
+	verified *commit.Unit
 }
+
+// errDryRun ends a dry run where its commit would be sealed.
+var errDryRun = errors.New("the dry run ends here")
 
 // startRoot runs the root on a goroutine of its own; the pool bounds how many
 // run. A job that ends while its root waits for a place never runs it.
@@ -140,7 +145,7 @@ func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 	r.s.running.Store(r.job.id, r)
 	defer r.s.running.CompareAndDelete(r.job.id, r)
 	sent = len(r.sent) > 0
-	return r.s.committer.Run(ctx, committer.Root{
+	report, err = r.s.committer.Run(ctx, committer.Root{
 		JobID: r.job.id, Key: r.job.key, Namespace: r.job.namespace, Plan: target,
 		Tasks: r.job.planned.Final().Tasks, Attempts: r.attempts, Expected: &r.expected, Sent: r.sent,
 		Read: r.read,
@@ -155,6 +160,11 @@ func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 			r.s.log.Debug("root phase", slog.String("job_id", r.job.id), slog.String("phase", phase))
 		},
 	})
+	if u := r.verified; u != nil && errors.Is(err, errDryRun) {
+		report.State, err = commit.CommitNone, nil
+		report.Rows, report.Files, report.Bytes = u.Rows, int64(len(u.Files)), u.Bytes
+	}
+	return report, err
 }
 
 // passNoReturn asks the graph for leave to send. From its yes on no cancel
@@ -354,6 +364,10 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 		return err
 	}
 	if running, ok := r.s.running.Load(u.JobID); ok {
+		if root := running.(*rootRun); root.job.dryRun {
+			root.verified = &u
+			return errDryRun
+		}
 		if err := running.(*rootRun).seal(ctx); err != nil {
 			return err
 		}

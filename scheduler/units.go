@@ -22,38 +22,57 @@ import (
 
 // Actions of DriveUnit.
 const (
-	actionRetry = "retry"
-	actionDrop  = "drop"
+	actionRetry   = "retry"
+	actionResolve = "resolve"
+	actionDrop    = "drop"
 )
 
 // ListUnits implements firnpb.ClientServiceServer: the units that wait to be
 // driven, or all. Those of running jobs don't wait.
 func (s *Scheduler) ListUnits(ctx context.Context, r *firnpb.ListUnitsRequest) (*firnpb.ListUnitsResponse, error) {
-	units, err := s.journal.Units(ctx, r.GetAll())
+	units, err := s.journal.Units(ctx, r.GetAll() || r.GetJobId() != "")
 	if err != nil {
 		return nil, err
 	}
 	running := map[string]bool{}
 	if err := s.loop.call(ctx, func() {
 		for _, j := range s.state.byKey {
-			running[j.id] = true
+			running[j.id] = j.commitState() != commit.CommitUnknown
 		}
 	}); err != nil {
 		return nil, err
 	}
 	resp := &firnpb.ListUnitsResponse{}
 	for _, u := range units {
-		if running[u.JobID] && !r.GetAll() {
+		if id := r.GetJobId(); id != "" && id != u.JobID || id == "" && running[u.JobID] && !r.GetAll() {
 			continue
 		}
 		state := string(u.State)
 		if u.State == journal.UnitSent && !running[u.JobID] {
 			state = string(commit.Unknown)
 		}
-		resp.Units = append(resp.Units, &firnpb.UnitStatus{
+		st := &firnpb.UnitStatus{
 			JobId: u.JobID, Table: u.Table.String(), State: state, Reason: string(u.Reason),
-			Files: u.Files, Rows: u.Rows, Prefix: u.Prefix, Cause: strings.ToValidUTF8(u.Cause, "\uFFFD"),
-		})
+			Files: u.Files, Rows: u.Rows, Bytes: u.Bytes, Prefix: u.Prefix, Cause: strings.ToValidUTF8(u.Cause, "\uFFFD"),
+			Token: u.Token.String(), Digest: u.Digest.String(), TableUuid: u.TableUUID, Branch: u.Branch, IdempotencyKey: u.Key,
+			SealedUnixMs: millis(u.Sealed), SinceUnixMs: millis(u.Since), Quarantine: u.Quarantine,
+		}
+		resp.Units = append(resp.Units, st)
+		if r.GetJobId() == "" {
+			continue
+		}
+		sends, err := s.journal.Sends(ctx, u.Token)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range sends {
+			st.Sends = append(st.Sends, &firnpb.SendRecord{
+				RequestId: r.RequestID, SnapshotId: r.SnapshotID, Head: r.Head, Seat: r.Seat.Number, AtUnixMs: millis(r.At),
+			})
+		}
+	}
+	if r.GetJobId() != "" && len(resp.Units) == 0 {
+		return nil, errUnitNotFound(r.GetJobId())
 	}
 	return resp, nil
 }
@@ -62,10 +81,7 @@ func (s *Scheduler) ListUnits(ctx context.Context, r *firnpb.ListUnitsRequest) (
 func (s *Scheduler) DriveUnit(ctx context.Context, r *firnpb.DriveUnitRequest) (*firnpb.JobStatus, error) {
 	u, err := s.journal.Unit(ctx, r.GetJobId())
 	if errors.Is(err, journal.ErrNotFound) {
-		return nil, &commit.Error{
-			Code: commit.CodeUnitNotFound, Op: "find commit unit of", Object: r.GetJobId(), Cause: errors.New("the journal has none of that job"),
-			Hint: "`firn commit list` shows the units there are.",
-		}
+		return nil, errUnitNotFound(r.GetJobId())
 	}
 	if err != nil {
 		return nil, err
@@ -78,8 +94,11 @@ func (s *Scheduler) DriveUnit(ctx context.Context, r *firnpb.DriveUnitRequest) (
 	}
 	defer unlock()
 	var running *job
-	closing := false
+	closing, unresolved := false, false
 	if err := s.loop.call(ctx, func() {
+		defer func() {
+			unresolved = running != nil && running.id == u.JobID && running.commitState() == commit.CommitUnknown
+		}()
 		running, closing = s.state.byKey[u.Namespace+"\x00"+u.Key], s.state.closing
 	}); err != nil {
 		return nil, err
@@ -87,7 +106,7 @@ func (s *Scheduler) DriveUnit(ctx context.Context, r *firnpb.DriveUnitRequest) (
 	switch {
 	case closing:
 		return nil, errClosing()
-	case running != nil:
+	case running != nil && !unresolved:
 		return nil, errNotDrivable(u, fmt.Errorf("job %s of the same key still runs", running.id), "Wait for it with `firn job wait "+running.id+"`.")
 	}
 	// What the unit was before the lock may have changed.
@@ -97,10 +116,22 @@ func (s *Scheduler) DriveUnit(ctx context.Context, r *firnpb.DriveUnitRequest) (
 	switch r.GetAction() {
 	case actionRetry:
 		return s.retryUnit(ctx, u, r.GetTable(), wireSession(r.GetSession()))
+	case actionResolve:
+		if _, err := s.resolveLocked(ctx, u.JobID); err != nil {
+			return nil, err
+		}
+		return s.GetJob(ctx, &firnpb.JobRequest{JobId: u.JobID})
 	case actionDrop:
 		return s.dropUnit(ctx, u)
 	default:
-		return nil, badRequest("drive commit unit", fmt.Errorf("action %q isn't %s or %s", r.GetAction(), actionRetry, actionDrop))
+		return nil, badRequest("drive commit unit", fmt.Errorf("action %q isn't %s, %s or %s", r.GetAction(), actionRetry, actionResolve, actionDrop))
+	}
+}
+
+func errUnitNotFound(id string) error {
+	return &commit.Error{
+		Code: commit.CodeUnitNotFound, Op: "find commit unit of", Object: id, Cause: errors.New("the journal has none of that job"),
+		Hint: "`firn commit list` shows the units there are.",
 	}
 }
 
@@ -276,6 +307,21 @@ func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit,
 	})
 	// What became of it is recorded also for a caller that has gone.
 	ctx = context.WithoutCancel(ctx)
+	waiting := false
+	if cerr := s.loop.call(ctx, func() {
+		if waiting = s.isUnresolved(u.JobID); waiting && report.State != commit.CommitUnknown {
+			s.resolved(u.JobID, report, err)
+		}
+	}); cerr != nil {
+		return nil, errors.Join(err, cerr)
+	}
+	if waiting {
+		st, gerr := s.GetJob(ctx, &firnpb.JobRequest{JobId: u.JobID})
+		if err := errors.Join(err, gerr); err != nil {
+			return nil, err
+		}
+		return st, nil
+	}
 	rec, rerr := s.journal.Job(ctx, u.JobID)
 	if rerr != nil {
 		return nil, errors.Join(err, rerr)

@@ -11,7 +11,7 @@ import (
 
 func (a *app) commitCommand() *cobra.Command {
 	return group("commit", "List parked commits, drive them again or give them up",
-		a.commitListCommand(), a.commitRetryCommand(), a.commitDropCommand())
+		a.commitListCommand(), a.commitDescribeCommand(), a.commitResolveCommand(), a.commitRetryCommand(), a.commitDropCommand())
 }
 
 type unitJSON struct {
@@ -51,6 +51,98 @@ func (a *app) commitListCommand() *cobra.Command {
 
 func unitObject(u client.Unit) unitJSON {
 	return unitJSON{u.JobID, u.Table, string(u.State), string(u.Reason), u.Files, u.Rows, u.Prefix, u.Cause}
+}
+
+// unitDetails is `firn commit describe -o json`.
+type unitDetails struct {
+	unitJSON
+	Key        string     `json:"idempotency_key"`
+	Token      string     `json:"token"`
+	Digest     string     `json:"digest"`
+	TableUUID  string     `json:"table_uuid"`
+	Branch     string     `json:"branch"`
+	Bytes      int64      `json:"bytes"`
+	Sealed     string     `json:"sealed"`
+	Since      string     `json:"since"`
+	Quarantine bool       `json:"quarantine"`
+	Sends      []sendJSON `json:"sends"`
+}
+
+type sendJSON struct {
+	RequestID  string `json:"request_id"`
+	SnapshotID string `json:"snapshot_id"`
+	Head       string `json:"head"`
+	Seat       int64  `json:"seat"`
+	At         string `json:"at"`
+}
+
+func (a *app) commitDescribeCommand() *cobra.Command {
+	t := target{executors: cluster.NoExecutors}
+	cmd := &cobra.Command{
+		Use: "describe JOB", Short: "Show the commit of a job: its state, its token and every request that was sent", Args: arguments("the id of a job"),
+	}
+	a.command(cmd, &t, func(ctx context.Context, s *session, f render.Format, args []string) error {
+		u, err := s.Unit(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.showUnit(f, u)
+	})
+	return cmd
+}
+
+func (a *app) showUnit(f render.Format, u client.Unit) error {
+	d := unitDetails{
+		unitJSON: unitObject(u), Key: u.Key, Token: u.Token, Digest: u.Digest, TableUUID: u.TableUUID, Branch: u.Branch, Bytes: u.Bytes,
+		Sealed: rfc3339(u.Sealed), Since: rfc3339(u.Since), Quarantine: u.Quarantine, Sends: []sendJSON{},
+	}
+	for _, r := range u.Sends {
+		d.Sends = append(d.Sends, sendJSON{r.RequestID, r.SnapshotID, r.Head, r.Seat, rfc3339(r.At)})
+	}
+	switch f {
+	case render.JSON, render.JSONL:
+		return render.Object(a.stdout, d)
+	case render.CSV:
+		return render.List(a.stdout, f, []string{"job", "table", "state", "reason", "files", "rows", "bytes", "token", "sends"}, []unitDetails{d},
+			func(d unitDetails) []string {
+				return []string{d.JobID, d.Table, d.State, d.Reason, number(d.Files), number(d.Rows), number(d.Bytes), d.Token, number(int64(len(d.Sends)))}
+			})
+	}
+	p := &printer{w: a.stdout}
+	p.field("job", d.JobID)
+	p.field("table", d.Table+" "+d.TableUUID)
+	p.field("branch", d.Branch)
+	p.field("state", join(" ", d.State, d.Reason))
+	if d.Quarantine {
+		p.field("", "a request of it may still land, so its files stay")
+	}
+	p.field("since", d.Since)
+	p.field("sealed", d.Sealed)
+	p.field("key", d.Key)
+	p.field("token", d.Token)
+	p.field("digest", d.Digest)
+	p.field("content", thousands(d.Rows)+" rows in "+count(int(d.Files), "file")+" ("+sizeText(d.Bytes)+")")
+	p.field("prefix", d.Prefix)
+	for _, r := range d.Sends {
+		p.field("sent", r.At+" request "+r.RequestID+" snapshot "+r.SnapshotID+" seat "+number(r.Seat))
+	}
+	p.field("cause", d.Cause)
+	return p.err
+}
+
+func (a *app) commitResolveCommand() *cobra.Command {
+	t := target{executors: cluster.NoExecutors}
+	cmd := &cobra.Command{
+		Use: "resolve JOB", Short: "Find out what became of a job's commit; nothing is sent", Args: arguments("the id of a job"),
+	}
+	a.command(cmd, &t, func(ctx context.Context, s *session, f render.Format, args []string) error {
+		status, err := s.ResolveUnit(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.showJob(f, status)
+	})
+	return cmd
 }
 
 func (a *app) commitRetryCommand() *cobra.Command {

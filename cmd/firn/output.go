@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/firn-project/firn/client"
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/render"
 )
 
@@ -118,6 +119,11 @@ func (r *runner) written(s client.JobStatus) error {
 		return render.Object(r.stdout, w)
 	case render.CSV:
 		return render.List(r.stdout, render.CSV, writeColumns, []writeJSON{w}, writeCells)
+	}
+	if s.Report != nil && r.flags.dryRun && w.Commit == string(commit.CommitNone) && s.State == client.StateSucceeded {
+		_, err := fmt.Fprintf(r.stdout, "dry run: %s rows in %s (%s) for %s are complete and verified; nothing was committed, the files are deleted; job %s\n",
+			thousands(w.Rows), count(int(w.Files), "file"), sizeText(w.Bytes), w.Table, w.JobID)
+		return err
 	}
 	if s.Report == nil || s.State != client.StateSucceeded {
 		return nil // the error says it all

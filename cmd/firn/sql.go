@@ -26,6 +26,7 @@ type sqlFlags struct {
 	timeout     time.Duration
 	mode        string
 	timeZone    string
+	dryRun      bool
 }
 
 func (a *app) sqlCommand() *cobra.Command {
@@ -58,6 +59,7 @@ once. Statement n of several uses the key KEY/n. The default is a new UUIDv7 eac
 	fs.DurationVar(&f.timeout, "timeout", 0, "how long to wait for all statements, such as 10m; 0 for ever")
 	fs.StringVar(&f.mode, "mode", "", "how stages run: staged, pipelined or cached")
 	fs.StringVar(&f.timeZone, "time-zone", "", "`time zone` of the session; UTC by default")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "run INSERT up to its commit, verify what it wrote, and delete that")
 	fs.BoolVarP(&a.quiet, "quiet", "q", false, "no hints and no progress on stderr")
 	fs.BoolVar(&a.noProgress, "no-progress", false, "no progress on stderr")
 	a.outputFlag(cmd)
@@ -174,7 +176,7 @@ func writes(statements []sql.Statement) bool {
 func (r *runner) statement(ctx context.Context, st sql.Statement, key string) error {
 	res, err := r.session.Execute(ctx, client.Statement{
 		SQL: st.Text, Session: r.in, Key: key, RejectLimit: r.flags.rejectLimit,
-		Mode: client.Mode(r.flags.mode), TimeZone: r.flags.timeZone,
+		Mode: client.Mode(r.flags.mode), TimeZone: r.flags.timeZone, DryRun: r.flags.dryRun && st.Kind == "INSERT",
 	})
 	if err != nil {
 		if why := stopped(ctx, err); why != nil {

@@ -15,8 +15,8 @@ import (
 )
 
 func (a *app) tableCommand() *cobra.Command {
-	return group("table", "List, describe and register tables",
-		a.tableListCommand(), a.tableDescribeCommand(), a.tableRegisterCommand())
+	return group("table", "List, describe and register tables, delete what failed jobs left",
+		a.tableListCommand(), a.tableDescribeCommand(), a.tableRegisterCommand(), a.tableOrphansCommand())
 }
 
 // tableJSON is `firn table describe -o json`. Scripts depend on it.

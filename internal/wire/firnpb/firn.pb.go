@@ -1683,7 +1683,10 @@ type ExecuteRequest struct {
 	// physical is plan.Encode of a physical plan, instead of sql.
 	Physical []byte `protobuf:"bytes,7,opt,name=physical,proto3" json:"physical,omitempty"`
 	// time_zone of the session; UTC when empty.
-	TimeZone      string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	TimeZone string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// dry_run: a write is run and verified up to its commit, then everything that
+	// it wrote is deleted. It has a key of its own, whatever idempotency_key says.
+	DryRun        bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1772,6 +1775,13 @@ func (x *ExecuteRequest) GetTimeZone() string {
 		return x.TimeZone
 	}
 	return ""
+}
+
+func (x *ExecuteRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
 }
 
 type ExecuteResponse struct {
@@ -3247,8 +3257,10 @@ func (x *OpenUploadResponse) GetTicket() []byte {
 }
 
 type ListUnitsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	All           bool                   `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	All   bool                   `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	// job_id names one unit, which comes with its send records.
+	JobId         string `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3290,16 +3302,34 @@ func (x *ListUnitsRequest) GetAll() bool {
 	return false
 }
 
+func (x *ListUnitsRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
 type UnitStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Table         string                 `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
-	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	Files         int64                  `protobuf:"varint,5,opt,name=files,proto3" json:"files,omitempty"`
-	Rows          int64                  `protobuf:"varint,6,opt,name=rows,proto3" json:"rows,omitempty"`
-	Prefix        string                 `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	Cause         string                 `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	JobId          string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Table          string                 `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
+	State          string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Reason         string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Files          int64                  `protobuf:"varint,5,opt,name=files,proto3" json:"files,omitempty"`
+	Rows           int64                  `protobuf:"varint,6,opt,name=rows,proto3" json:"rows,omitempty"`
+	Prefix         string                 `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Cause          string                 `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
+	Token          string                 `protobuf:"bytes,9,opt,name=token,proto3" json:"token,omitempty"`
+	Digest         string                 `protobuf:"bytes,10,opt,name=digest,proto3" json:"digest,omitempty"`
+	TableUuid      string                 `protobuf:"bytes,11,opt,name=table_uuid,json=tableUuid,proto3" json:"table_uuid,omitempty"`
+	Branch         string                 `protobuf:"bytes,12,opt,name=branch,proto3" json:"branch,omitempty"`
+	IdempotencyKey string                 `protobuf:"bytes,13,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	SealedUnixMs   int64                  `protobuf:"varint,14,opt,name=sealed_unix_ms,json=sealedUnixMs,proto3" json:"sealed_unix_ms,omitempty"`
+	SinceUnixMs    int64                  `protobuf:"varint,15,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"` // when it came into its state
+	// quarantine: refused on the catalog's word, while a request may still land.
+	Quarantine    bool          `protobuf:"varint,16,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
+	Bytes         int64         `protobuf:"varint,17,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Sends         []*SendRecord `protobuf:"bytes,18,rep,name=sends,proto3" json:"sends,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3390,6 +3420,342 @@ func (x *UnitStatus) GetCause() string {
 	return ""
 }
 
+func (x *UnitStatus) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *UnitStatus) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *UnitStatus) GetTableUuid() string {
+	if x != nil {
+		return x.TableUuid
+	}
+	return ""
+}
+
+func (x *UnitStatus) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *UnitStatus) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *UnitStatus) GetSealedUnixMs() int64 {
+	if x != nil {
+		return x.SealedUnixMs
+	}
+	return 0
+}
+
+func (x *UnitStatus) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+func (x *UnitStatus) GetQuarantine() bool {
+	if x != nil {
+		return x.Quarantine
+	}
+	return false
+}
+
+func (x *UnitStatus) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *UnitStatus) GetSends() []*SendRecord {
+	if x != nil {
+		return x.Sends
+	}
+	return nil
+}
+
+type SendRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	SnapshotId    string                 `protobuf:"bytes,2,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	Head          string                 `protobuf:"bytes,3,opt,name=head,proto3" json:"head,omitempty"`
+	Seat          int64                  `protobuf:"varint,4,opt,name=seat,proto3" json:"seat,omitempty"`
+	AtUnixMs      int64                  `protobuf:"varint,5,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendRecord) Reset() {
+	*x = SendRecord{}
+	mi := &file_firn_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendRecord) ProtoMessage() {}
+
+func (x *SendRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendRecord.ProtoReflect.Descriptor instead.
+func (*SendRecord) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *SendRecord) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *SendRecord) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *SendRecord) GetHead() string {
+	if x != nil {
+		return x.Head
+	}
+	return ""
+}
+
+func (x *SendRecord) GetSeat() int64 {
+	if x != nil {
+		return x.Seat
+	}
+	return 0
+}
+
+func (x *SendRecord) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+type OrphansRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Session *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Table   string                 `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
+	// delete the files; else they are only named.
+	Delete        bool `protobuf:"varint,3,opt,name=delete,proto3" json:"delete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrphansRequest) Reset() {
+	*x = OrphansRequest{}
+	mi := &file_firn_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrphansRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrphansRequest) ProtoMessage() {}
+
+func (x *OrphansRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrphansRequest.ProtoReflect.Descriptor instead.
+func (*OrphansRequest) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *OrphansRequest) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *OrphansRequest) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *OrphansRequest) GetDelete() bool {
+	if x != nil {
+		return x.Delete
+	}
+	return false
+}
+
+type OrphanFiles struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JobId  string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	State  string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // the job's
+	Commit string                 `protobuf:"bytes,3,opt,name=commit,proto3" json:"commit,omitempty"`
+	Files  []string               `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty"`
+	// kept says why the job's files must stay; files is then empty.
+	Kept          string `protobuf:"bytes,5,opt,name=kept,proto3" json:"kept,omitempty"`
+	Deleted       bool   `protobuf:"varint,6,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrphanFiles) Reset() {
+	*x = OrphanFiles{}
+	mi := &file_firn_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrphanFiles) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrphanFiles) ProtoMessage() {}
+
+func (x *OrphanFiles) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrphanFiles.ProtoReflect.Descriptor instead.
+func (*OrphanFiles) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *OrphanFiles) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *OrphanFiles) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *OrphanFiles) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *OrphanFiles) GetFiles() []string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *OrphanFiles) GetKept() string {
+	if x != nil {
+		return x.Kept
+	}
+	return ""
+}
+
+func (x *OrphanFiles) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
+type OrphansResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          []*OrphanFiles         `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrphansResponse) Reset() {
+	*x = OrphansResponse{}
+	mi := &file_firn_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrphansResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrphansResponse) ProtoMessage() {}
+
+func (x *OrphansResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrphansResponse.ProtoReflect.Descriptor instead.
+func (*OrphansResponse) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *OrphansResponse) GetJobs() []*OrphanFiles {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
 type ListUnitsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Units         []*UnitStatus          `protobuf:"bytes,1,rep,name=units,proto3" json:"units,omitempty"`
@@ -3399,7 +3765,7 @@ type ListUnitsResponse struct {
 
 func (x *ListUnitsResponse) Reset() {
 	*x = ListUnitsResponse{}
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3777,7 @@ func (x *ListUnitsResponse) String() string {
 func (*ListUnitsResponse) ProtoMessage() {}
 
 func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3790,7 @@ func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsResponse.ProtoReflect.Descriptor instead.
 func (*ListUnitsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{45}
+	return file_firn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListUnitsResponse) GetUnits() []*UnitStatus {
@@ -3437,8 +3803,8 @@ func (x *ListUnitsResponse) GetUnits() []*UnitStatus {
 type DriveUnitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	// action: "retry" (commit again, to the table or to another one named) or
-	// "drop" (delete the files).
+	// action: "retry" (commit again, to the table or to another one named),
+	// "resolve" (only find out what became of it) or "drop" (delete the files).
 	Action        string   `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
 	Table         string   `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
 	Session       *Session `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
@@ -3448,7 +3814,7 @@ type DriveUnitRequest struct {
 
 func (x *DriveUnitRequest) Reset() {
 	*x = DriveUnitRequest{}
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +3826,7 @@ func (x *DriveUnitRequest) String() string {
 func (*DriveUnitRequest) ProtoMessage() {}
 
 func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3839,7 @@ func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriveUnitRequest.ProtoReflect.Descriptor instead.
 func (*DriveUnitRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{46}
+	return file_firn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DriveUnitRequest) GetJobId() string {
@@ -3649,7 +4015,7 @@ const file_firn_proto_rawDesc = "" +
 	"\tsignature\x18\x02 \x01(\fR\tsignature\"A\n" +
 	"\aSession\x12\x18\n" +
 	"\acatalog\x18\x01 \x01(\tR\acatalog\x12\x1c\n" +
-	"\tnamespace\x18\x02 \x03(\tR\tnamespace\"\x92\x02\n" +
+	"\tnamespace\x18\x02 \x03(\tR\tnamespace\"\xab\x02\n" +
 	"\x0eExecuteRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x10\n" +
 	"\x03sql\x18\x02 \x01(\tR\x03sql\x12*\n" +
@@ -3658,7 +4024,8 @@ const file_firn_proto_rawDesc = "" +
 	"\freject_limit\x18\x05 \x01(\x03R\vrejectLimit\x12\x12\n" +
 	"\x04mode\x18\x06 \x01(\tR\x04mode\x12\x1a\n" +
 	"\bphysical\x18\a \x01(\fR\bphysical\x12\x1b\n" +
-	"\ttime_zone\x18\b \x01(\tR\btimeZone\"\x9c\x01\n" +
+	"\ttime_zone\x18\b \x01(\tR\btimeZone\x12\x17\n" +
+	"\adry_run\x18\t \x01(\bR\x06dryRun\"\x9c\x01\n" +
 	"\x0fExecuteResponse\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\tR\tstatement\x12*\n" +
 	"\asession\x18\x02 \x01(\v2\x10.firn.v1.SessionR\asession\x12\x19\n" +
@@ -3796,9 +4163,10 @@ const file_firn_proto_rawDesc = "" +
 	"\x12OpenUploadResponse\x12\x1b\n" +
 	"\tupload_id\x18\x01 \x01(\tR\buploadId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
-	"\x06ticket\x18\x03 \x01(\fR\x06ticket\"$\n" +
+	"\x06ticket\x18\x03 \x01(\fR\x06ticket\";\n" +
 	"\x10ListUnitsRequest\x12\x10\n" +
-	"\x03all\x18\x01 \x01(\bR\x03all\"\xbf\x01\n" +
+	"\x03all\x18\x01 \x01(\bR\x03all\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\tR\x05jobId\"\xf8\x03\n" +
 	"\n" +
 	"UnitStatus\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
@@ -3808,7 +4176,44 @@ const file_firn_proto_rawDesc = "" +
 	"\x05files\x18\x05 \x01(\x03R\x05files\x12\x12\n" +
 	"\x04rows\x18\x06 \x01(\x03R\x04rows\x12\x16\n" +
 	"\x06prefix\x18\a \x01(\tR\x06prefix\x12\x14\n" +
-	"\x05cause\x18\b \x01(\tR\x05cause\">\n" +
+	"\x05cause\x18\b \x01(\tR\x05cause\x12\x14\n" +
+	"\x05token\x18\t \x01(\tR\x05token\x12\x16\n" +
+	"\x06digest\x18\n" +
+	" \x01(\tR\x06digest\x12\x1d\n" +
+	"\n" +
+	"table_uuid\x18\v \x01(\tR\ttableUuid\x12\x16\n" +
+	"\x06branch\x18\f \x01(\tR\x06branch\x12'\n" +
+	"\x0fidempotency_key\x18\r \x01(\tR\x0eidempotencyKey\x12$\n" +
+	"\x0esealed_unix_ms\x18\x0e \x01(\x03R\fsealedUnixMs\x12\"\n" +
+	"\rsince_unix_ms\x18\x0f \x01(\x03R\vsinceUnixMs\x12\x1e\n" +
+	"\n" +
+	"quarantine\x18\x10 \x01(\bR\n" +
+	"quarantine\x12\x14\n" +
+	"\x05bytes\x18\x11 \x01(\x03R\x05bytes\x12)\n" +
+	"\x05sends\x18\x12 \x03(\v2\x13.firn.v1.SendRecordR\x05sends\"\x92\x01\n" +
+	"\n" +
+	"SendRecord\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1f\n" +
+	"\vsnapshot_id\x18\x02 \x01(\tR\n" +
+	"snapshotId\x12\x12\n" +
+	"\x04head\x18\x03 \x01(\tR\x04head\x12\x12\n" +
+	"\x04seat\x18\x04 \x01(\x03R\x04seat\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x05 \x01(\x03R\batUnixMs\"j\n" +
+	"\x0eOrphansRequest\x12*\n" +
+	"\asession\x18\x01 \x01(\v2\x10.firn.v1.SessionR\asession\x12\x14\n" +
+	"\x05table\x18\x02 \x01(\tR\x05table\x12\x16\n" +
+	"\x06delete\x18\x03 \x01(\bR\x06delete\"\x96\x01\n" +
+	"\vOrphanFiles\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x06commit\x18\x03 \x01(\tR\x06commit\x12\x14\n" +
+	"\x05files\x18\x04 \x03(\tR\x05files\x12\x12\n" +
+	"\x04kept\x18\x05 \x01(\tR\x04kept\x12\x18\n" +
+	"\adeleted\x18\x06 \x01(\bR\adeleted\";\n" +
+	"\x0fOrphansResponse\x12(\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x14.firn.v1.OrphanFilesR\x04jobs\">\n" +
 	"\x11ListUnitsResponse\x12)\n" +
 	"\x05units\x18\x01 \x03(\v2\x13.firn.v1.UnitStatusR\x05units\"\x83\x01\n" +
 	"\x10DriveUnitRequest\x12\x15\n" +
@@ -3825,7 +4230,7 @@ const file_firn_proto_rawDesc = "" +
 	"\vLaunchTasks\x12\x1b.firn.v1.LaunchTasksRequest\x1a\x1c.firn.v1.LaunchTasksResponse\x12H\n" +
 	"\vCancelTasks\x12\x1b.firn.v1.CancelTasksRequest\x1a\x1c.firn.v1.CancelTasksResponse\x12H\n" +
 	"\vFreeJobData\x12\x1b.firn.v1.FreeJobDataRequest\x1a\x1c.firn.v1.FreeJobDataResponse\x126\n" +
-	"\x05Probe\x12\x15.firn.v1.ProbeRequest\x1a\x16.firn.v1.ProbeResponse2\xda\x05\n" +
+	"\x05Probe\x12\x15.firn.v1.ProbeRequest\x1a\x16.firn.v1.ProbeResponse2\x98\x06\n" +
 	"\rClientService\x12<\n" +
 	"\aExecute\x12\x17.firn.v1.ExecuteRequest\x1a\x18.firn.v1.ExecuteResponse\x125\n" +
 	"\bWatchJob\x12\x13.firn.v1.JobRequest\x1a\x12.firn.v1.JobStatus0\x01\x121\n" +
@@ -3839,7 +4244,8 @@ const file_firn_proto_rawDesc = "" +
 	"\n" +
 	"OpenUpload\x12\x1a.firn.v1.OpenUploadRequest\x1a\x1b.firn.v1.OpenUploadResponse\x12B\n" +
 	"\tListUnits\x12\x19.firn.v1.ListUnitsRequest\x1a\x1a.firn.v1.ListUnitsResponse\x12:\n" +
-	"\tDriveUnit\x12\x19.firn.v1.DriveUnitRequest\x1a\x12.firn.v1.JobStatusB3Z1github.com/firn-project/firn/internal/wire/firnpbb\x06proto3"
+	"\tDriveUnit\x12\x19.firn.v1.DriveUnitRequest\x1a\x12.firn.v1.JobStatus\x12<\n" +
+	"\aOrphans\x12\x17.firn.v1.OrphansRequest\x1a\x18.firn.v1.OrphansResponseB3Z1github.com/firn-project/firn/internal/wire/firnpbb\x06proto3"
 
 var (
 	file_firn_proto_rawDescOnce sync.Once
@@ -3853,7 +4259,7 @@ func file_firn_proto_rawDescGZIP() []byte {
 	return file_firn_proto_rawDescData
 }
 
-var file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_firn_proto_goTypes = []any{
 	(*RegisterRequest)(nil),      // 0: firn.v1.RegisterRequest
 	(*RegisterResponse)(nil),     // 1: firn.v1.RegisterResponse
@@ -3900,9 +4306,13 @@ var file_firn_proto_goTypes = []any{
 	(*OpenUploadResponse)(nil),   // 42: firn.v1.OpenUploadResponse
 	(*ListUnitsRequest)(nil),     // 43: firn.v1.ListUnitsRequest
 	(*UnitStatus)(nil),           // 44: firn.v1.UnitStatus
-	(*ListUnitsResponse)(nil),    // 45: firn.v1.ListUnitsResponse
-	(*DriveUnitRequest)(nil),     // 46: firn.v1.DriveUnitRequest
-	nil,                          // 47: firn.v1.TableDescription.PropertiesEntry
+	(*SendRecord)(nil),           // 45: firn.v1.SendRecord
+	(*OrphansRequest)(nil),       // 46: firn.v1.OrphansRequest
+	(*OrphanFiles)(nil),          // 47: firn.v1.OrphanFiles
+	(*OrphansResponse)(nil),      // 48: firn.v1.OrphansResponse
+	(*ListUnitsResponse)(nil),    // 49: firn.v1.ListUnitsResponse
+	(*DriveUnitRequest)(nil),     // 50: firn.v1.DriveUnitRequest
+	nil,                          // 51: firn.v1.TableDescription.PropertiesEntry
 }
 var file_firn_proto_depIdxs = []int32{
 	6,  // 0: firn.v1.PollWorkResponse.tasks:type_name -> firn.v1.TaskDefinition
@@ -3924,53 +4334,58 @@ var file_firn_proto_depIdxs = []int32{
 	27, // 16: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
 	23, // 17: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
 	23, // 18: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
-	47, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
+	51, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
 	23, // 20: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
-	44, // 21: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
-	23, // 22: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
-	0,  // 23: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
-	2,  // 24: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
-	4,  // 25: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
-	11, // 26: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
-	13, // 27: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
-	15, // 28: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
-	17, // 29: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
-	19, // 30: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
-	24, // 31: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
-	26, // 32: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
-	26, // 33: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
-	33, // 34: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
-	26, // 35: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
-	36, // 36: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
-	38, // 37: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
-	40, // 38: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
-	41, // 39: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
-	43, // 40: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
-	46, // 41: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
-	1,  // 42: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
-	3,  // 43: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
-	5,  // 44: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
-	12, // 45: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
-	14, // 46: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
-	16, // 47: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
-	18, // 48: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
-	20, // 49: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
-	25, // 50: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
-	27, // 51: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
-	27, // 52: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
-	34, // 53: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
-	35, // 54: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
-	37, // 55: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
-	39, // 56: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
-	39, // 57: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
-	42, // 58: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
-	45, // 59: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
-	27, // 60: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
-	42, // [42:61] is the sub-list for method output_type
-	23, // [23:42] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	45, // 21: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
+	23, // 22: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
+	47, // 23: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
+	44, // 24: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
+	23, // 25: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
+	0,  // 26: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
+	2,  // 27: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
+	4,  // 28: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
+	11, // 29: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
+	13, // 30: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
+	15, // 31: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
+	17, // 32: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
+	19, // 33: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
+	24, // 34: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
+	26, // 35: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
+	26, // 36: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
+	33, // 37: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
+	26, // 38: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
+	36, // 39: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
+	38, // 40: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
+	40, // 41: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
+	41, // 42: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
+	43, // 43: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
+	50, // 44: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
+	46, // 45: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
+	1,  // 46: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
+	3,  // 47: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
+	5,  // 48: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
+	12, // 49: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
+	14, // 50: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
+	16, // 51: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
+	18, // 52: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
+	20, // 53: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
+	25, // 54: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
+	27, // 55: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
+	27, // 56: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
+	34, // 57: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
+	35, // 58: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
+	37, // 59: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
+	39, // 60: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
+	39, // 61: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
+	42, // 62: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
+	49, // 63: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
+	27, // 64: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
+	48, // 65: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
+	46, // [46:66] is the sub-list for method output_type
+	26, // [26:46] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_firn_proto_init() }
@@ -3984,7 +4399,7 @@ func file_firn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firn_proto_rawDesc), len(file_firn_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -483,6 +483,7 @@ const (
 	ClientService_OpenUpload_FullMethodName    = "/firn.v1.ClientService/OpenUpload"
 	ClientService_ListUnits_FullMethodName     = "/firn.v1.ClientService/ListUnits"
 	ClientService_DriveUnit_FullMethodName     = "/firn.v1.ClientService/DriveUnit"
+	ClientService_Orphans_FullMethodName       = "/firn.v1.ClientService/Orphans"
 )
 
 // ClientServiceClient is the client API for ClientService service.
@@ -507,6 +508,9 @@ type ClientServiceClient interface {
 	ListUnits(ctx context.Context, in *ListUnitsRequest, opts ...grpc.CallOption) (*ListUnitsResponse, error)
 	// DriveUnit commits a parked unit again, or gives its files up.
 	DriveUnit(ctx context.Context, in *DriveUnitRequest, opts ...grpc.CallOption) (*JobStatus, error)
+	// Orphans names, or deletes, the files of jobs on a table that no table
+	// version can have: by the scheduler's record, not by age.
+	Orphans(ctx context.Context, in *OrphansRequest, opts ...grpc.CallOption) (*OrphansResponse, error)
 }
 
 type clientServiceClient struct {
@@ -636,6 +640,16 @@ func (c *clientServiceClient) DriveUnit(ctx context.Context, in *DriveUnitReques
 	return out, nil
 }
 
+func (c *clientServiceClient) Orphans(ctx context.Context, in *OrphansRequest, opts ...grpc.CallOption) (*OrphansResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OrphansResponse)
+	err := c.cc.Invoke(ctx, ClientService_Orphans_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClientServiceServer is the server API for ClientService service.
 // All implementations must embed UnimplementedClientServiceServer
 // for forward compatibility.
@@ -658,6 +672,9 @@ type ClientServiceServer interface {
 	ListUnits(context.Context, *ListUnitsRequest) (*ListUnitsResponse, error)
 	// DriveUnit commits a parked unit again, or gives its files up.
 	DriveUnit(context.Context, *DriveUnitRequest) (*JobStatus, error)
+	// Orphans names, or deletes, the files of jobs on a table that no table
+	// version can have: by the scheduler's record, not by age.
+	Orphans(context.Context, *OrphansRequest) (*OrphansResponse, error)
 	mustEmbedUnimplementedClientServiceServer()
 }
 
@@ -700,6 +717,9 @@ func (UnimplementedClientServiceServer) ListUnits(context.Context, *ListUnitsReq
 }
 func (UnimplementedClientServiceServer) DriveUnit(context.Context, *DriveUnitRequest) (*JobStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method DriveUnit not implemented")
+}
+func (UnimplementedClientServiceServer) Orphans(context.Context, *OrphansRequest) (*OrphansResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Orphans not implemented")
 }
 func (UnimplementedClientServiceServer) mustEmbedUnimplementedClientServiceServer() {}
 func (UnimplementedClientServiceServer) testEmbeddedByValue()                       {}
@@ -913,6 +933,24 @@ func _ClientService_DriveUnit_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_Orphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OrphansRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).Orphans(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_Orphans_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).Orphans(ctx, req.(*OrphansRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClientService_ServiceDesc is the grpc.ServiceDesc for ClientService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -959,6 +997,10 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DriveUnit",
 			Handler:    _ClientService_DriveUnit_Handler,
+		},
+		{
+			MethodName: "Orphans",
+			Handler:    _ClientService_Orphans_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
