@@ -114,12 +114,11 @@ func (a *auditor) snapshot(s table.Snapshot) {
 			continue
 		}
 		a.manifests[m.FilePath()] = true
-		entries, err := m.FetchEntries(a.fs, true)
-		if err != nil {
-			a.breach("manifest %s of snapshot %d: %v", m.FilePath(), s.SnapshotID, err)
-			continue
-		}
-		for _, e := range entries {
+		for e, err := range m.Entries(a.fs, true) {
+			if err != nil {
+				a.breach("manifest %s of snapshot %d: %v", m.FilePath(), s.SnapshotID, err)
+				break
+			}
 			path := e.DataFile().FilePath()
 			if a.report.Files[local(path)] {
 				continue

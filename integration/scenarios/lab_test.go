@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -155,15 +153,6 @@ func (l *lab) many(n int) (failed []error) {
 	return failed
 }
 
-// foreign appends one row as another writer, past the proxy.
-func (l *lab) foreign() {
-	id := l.next
-	l.next++
-	if err := restcatalog.Change(context.Background(), l.server.URL, ident, restcatalog.Append(id)); err != nil {
-		l.t.Errorf("the other writer: %v", err)
-	}
-}
-
 func (l *lab) table() *table.Table {
 	l.t.Helper()
 	t, err := l.server.Table(context.Background(), ident...)
@@ -211,23 +200,6 @@ func snapshots(t *table.Table) int {
 		}
 	}
 	return n
-}
-
-// dataFiles lists the data files under the warehouse.
-func (l *lab) dataFiles() []string {
-	l.t.Helper()
-	var found []string
-	err := filepath.WalkDir(filepath.Join(l.dir, "warehouse"), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && filepath.Ext(path) == ".parquet" {
-			found = append(found, path)
-		}
-		return err
-	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	slices.Sort(found)
-	return found
 }
 
 // currentFiles are the data files of a table's current snapshot.
