@@ -38,6 +38,11 @@ func Change(ctx context.Context, url string, ident []string, change func(context
 // Append is a Change that appends rows to a table whose first column is id, a
 // BIGINT; the others stay null.
 func Append(ids ...int64) func(context.Context, *table.Transaction) error {
+	return AppendWith(nil, ids...)
+}
+
+// AppendWith is Append with entries for the snapshot's summary.
+func AppendWith(summary ice.Properties, ids ...int64) func(context.Context, *table.Transaction) error {
 	return func(ctx context.Context, txn *table.Transaction) error {
 		schema := arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil)
 		var rows []string
@@ -54,6 +59,6 @@ func Append(ids ...int64) func(context.Context, *table.Transaction) error {
 			return err
 		}
 		defer rdr.Release()
-		return txn.Append(ctx, rdr, ice.Properties{})
+		return txn.Append(ctx, rdr, summary)
 	}
 }
