@@ -20,6 +20,7 @@ func insertCatalogs(t testing.TB) *fakeCatalogs {
 	f.table(t, "CREATE TABLE lake.air.req (id BIGINT NOT NULL, name VARCHAR)")
 	f.table(t, "CREATE TABLE lake.air.wide (i INT, l BIGINT, d DOUBLE, f FLOAT, n DECIMAL(10,2), s VARCHAR, day DATE, ts TIMESTAMP, tz TIMESTAMPTZ, u UUID, b BOOLEAN)")
 	f.table(t, "CREATE TABLE lake.air.nest (l INT[], s STRUCT(a BIGINT, b VARCHAR), d DOUBLE[])")
+	f.table(t, "CREATE TABLE lake.air.maps (m MAP(DATE, DECIMAL(4,1)))")
 	f.table(t, "CREATE TABLE lake.air.part (id BIGINT, day DATE) PARTITIONED BY (month(day))")
 	f.table(t, `CREATE TABLE lake.air.odd (id BIGINT, "na""me" VARCHAR, "select" BIGINT)`)
 	return f
@@ -108,6 +109,10 @@ func TestInsertRuns(t *testing.T) {
 			"[1, 2]|{'a': 1, 'b': x}|[1.5, 2.0]\n[]||[]", `INTEGER[] STRUCT(a BIGINT, b VARCHAR) DOUBLE[]`,
 		},
 		{
+			"INSERT INTO maps VALUES (MAP {'2020-01-01': 1, '2020-01-02': NULL}), (MAP {}), (MAP(['2020-01-03'], [2.50])), (NULL)",
+			"{2020-01-01=1.0, 2020-01-02=NULL}\n{}\n{2020-01-03=2.5}\n", "MAP(DATE, DECIMAL(4,1))",
+		},
+		{
 			"INSERT INTO u SELECT i, DATE '2020-01-01' + i::INT FROM range(3) r(i) ORDER BY i DESC LIMIT 2",
 			"2|2020-01-03\n1|2020-01-02", "BIGINT DATE",
 		},
@@ -193,6 +198,9 @@ func TestInsertErrors(t *testing.T) {
 		{"INSERT INTO wide (ts) SELECT TIMESTAMP_NS '2020-01-01'", commit.CodeSQLTypeMismatch, "TIMESTAMP_NS", "CAST("},
 		{"INSERT INTO nest (l) VALUES ('[1]')", commit.CodeSQLTypeMismatch, "INTEGER[]", ""},
 		{"INSERT INTO nest (s) VALUES ({'a': 1, 'c': 'x'})", commit.CodeSQLTypeMismatch, "STRUCT", ""},
+		{"INSERT INTO maps VALUES (MAP {'2020-01-01': 1.55})", commit.CodeSQLTypeMismatch, "MAP", ""},
+		{"INSERT INTO maps VALUES (MAP {lower('2020-01-01'): 1})", commit.CodeSQLTypeMismatch, "MAP", ""},
+		{"INSERT INTO maps VALUES (MAP(range(2), [1, 2]))", commit.CodeSQLTypeMismatch, "MAP", ""},
 		{"INSERT INTO t SELECT * FROM 'x.parquet' JOIN", commit.CodeSQLSyntax, "syntax error", ""},
 		{"INSERT INTO nosuch SELECT 1", "FIRN-9404", "", ""},
 		{"INSERT INTO lakee.air.t SELECT 1", commit.CodeSQLUnknownCatalog, "no such catalog", "Did you mean lake?"},

@@ -144,21 +144,21 @@ func significantScale(value node) int {
 }
 
 // functionFits is literalFits for what is written as a function in the tree:
-// lists, structs and signs.
+// lists, maps, structs and signs.
 func functionFits(n node, to iceberg.Type) bool {
 	items := list(n, "children")
 	name := text(n, "function_name")
 	switch to := to.(type) {
 	case *iceberg.ListType:
-		if name != "list_value" {
-			return false
+		return name == "list_value" && eachFits(items, to.Element)
+	case *iceberg.MapType: // a list of keys and one of values, or nothing
+		if name != "map" || len(items) == 0 {
+			return name == "map"
 		}
-		for _, item := range items {
-			if c, _ := item.(node); !literalFits(c, to.Element) {
-				return false
-			}
-		}
-		return true
+		keys, _ := items[0].(node)
+		values, _ := items[len(items)-1].(node)
+		return len(items) == 2 && text(keys, "function_name") == "list_value" && text(values, "function_name") == "list_value" &&
+			eachFits(list(keys, "children"), to.KeyType) && eachFits(list(values, "children"), to.ValueType)
 	case *iceberg.StructType:
 		if name != "struct_pack" || len(items) != len(to.FieldList) {
 			return false
@@ -176,4 +176,13 @@ func functionFits(n node, to iceberg.Type) bool {
 	}
 	c, _ := items[0].(node)
 	return text(child(child(c, "value"), "type"), "id") != "VARCHAR" && literalFits(c, to)
+}
+
+func eachFits(items []any, to iceberg.Type) bool {
+	for _, item := range items {
+		if c, _ := item.(node); !literalFits(c, to) {
+			return false
+		}
+	}
+	return true
 }
