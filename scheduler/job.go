@@ -40,6 +40,10 @@ type job struct {
 	earlyErr       error
 	cancelPlan     context.CancelFunc
 	planned        *planner.Job
+	// token is the job's unit's, origin the seat of the table at which its key
+	// was first accepted.
+	token  commit.Token
+	origin commit.Seat
 	// resume is what the journal has of a job that an earlier process ran; nil
 	// once it is taken up.
 	resume   *resume

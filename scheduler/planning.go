@@ -62,7 +62,11 @@ func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJo
 			s.resumeGraph(j)
 			return
 		}
-		s.noted(j, journal.Batch{Plans: []journal.Plan{{JobID: j.id, Body: planned.body}}})
+		b := journal.Batch{Plans: []journal.Plan{{JobID: j.id, Body: planned.body}}}
+		if j.target.Name != "" {
+			b.Origins = []journal.Origin{{Token: j.token, Seat: j.origin}}
+		}
+		s.noted(j, b)
 		j.graph = graph.New(planned.Spec(), time.Now())
 		s.apply(j, graph.Start{})
 	}
@@ -136,11 +140,12 @@ func (s *Scheduler) lookup(ctx context.Context, j *job) (*commit.Report, error) 
 		return nil, err
 	}
 	token := commit.NewToken(commit.TokenInput{Namespace: j.namespace, Key: j.key, TableUUID: pinned.UUID, Branch: commit.MainBranch})
-	landed, ok, err := s.committer.Lookup(ctx, j.target, token)
+	landed, ok, origin, err := s.lookToken(ctx, j, token)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
+		j.token, j.origin = token, origin
 		return nil, s.checkResolved(ctx, j.key, token)
 	}
 	return &commit.Report{
@@ -148,6 +153,38 @@ func (s *Scheduler) lookup(ctx context.Context, j *job) (*commit.Report, error) 
 		State: commit.CommitCommitted, Deduplicated: true, RolledBack: !landed.InHead,
 		Rows: landed.Rows, Files: landed.Files, Bytes: landed.Bytes, SnapshotID: landed.SnapshotID, CommittedAt: landed.CommittedAt,
 	}, nil
+}
+
+// lookToken reads the table once: is the token there, and if not, from which seat
+// on would it be? A key that is known to be older than every record of it is
+// refused.
+func (s *Scheduler) lookToken(ctx context.Context, j *job, token commit.Token) (landed commit.Landed, ok bool, origin commit.Seat, err error) {
+	table, err := s.cfg.Catalogs.OpenTable(ctx, j.target)
+	if err != nil {
+		return landed, false, origin, err
+	}
+	defer func() {
+		if cerr := table.Close(); cerr != nil {
+			s.log.Warn("closing a table failed", slog.Any("error", cerr))
+		}
+	}()
+	meta, err := table.Read(ctx)
+	if err != nil {
+		return landed, false, origin, err
+	}
+	if landed, ok = commit.FindToken(meta, commit.MainBranch, token); ok {
+		return landed, true, origin, nil
+	}
+	origin, err = s.journal.Origin(ctx, token)
+	if !errors.Is(err, journal.ErrNotFound) {
+		return landed, false, origin, err
+	}
+	since, err := s.journal.Remembers(ctx)
+	if err != nil {
+		return landed, false, origin, err
+	}
+	origin, err = commit.AdmitKey(meta, j.key, since)
+	return landed, false, origin, err
 }
 
 // checkResolved refuses a job whose token an earlier job sent, as long as it

@@ -138,7 +138,14 @@ func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) 
 	if err != nil {
 		return nil, fmt.Errorf("take up job %s: %w", j.id, err)
 	}
-	if c, ok := top.(*plan.Commit); ok && j.resume.unit == nil {
+	c, writes := top.(*plan.Commit)
+	if writes {
+		j.token = commit.NewToken(commit.TokenInput{Namespace: j.namespace, Key: j.key, TableUUID: c.Target.UUID, Branch: c.Branch})
+		if j.origin, err = s.journal.Origin(ctx, j.token); err != nil && !errors.Is(err, journal.ErrNotFound) {
+			return nil, err
+		}
+	}
+	if writes && j.resume.unit == nil {
 		pinned, err := s.pinAgain(ctx, c.Target.Name)
 		if err != nil {
 			return nil, err

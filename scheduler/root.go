@@ -145,9 +145,13 @@ func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 	r.s.running.Store(r.job.id, r)
 	defer r.s.running.CompareAndDelete(r.job.id, r)
 	sent = len(r.sent) > 0
+	floor, err := r.s.journal.LowestOrigin(ctx, target.Target.UUID, r.job.id)
+	if err != nil {
+		return commit.Report{JobID: r.job.id, Key: r.job.key, Table: target.Target.Name, State: commit.CommitNone}, err
+	}
 	report, err = r.s.committer.Run(ctx, committer.Root{
 		JobID: r.job.id, Key: r.job.key, Namespace: r.job.namespace, Plan: target,
-		Tasks: r.job.planned.Final().Tasks, Attempts: r.attempts, Expected: &r.expected, Sent: r.sent,
+		Tasks: r.job.planned.Final().Tasks, Attempts: r.attempts, Expected: &r.expected, Sent: r.sent, Origin: r.job.origin, LedgerFloor: floor,
 		Read: r.read,
 		BeforeSend: func() error {
 			if err := r.passNoReturn(ctx); err != nil {

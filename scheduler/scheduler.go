@@ -31,7 +31,6 @@ import (
 // scheduler/committer's.
 type Committer interface {
 	Run(ctx context.Context, r committer.Root) (commit.Report, error)
-	Lookup(ctx context.Context, name commit.TableName, t commit.Token) (commit.Landed, bool, error)
 	Close(ctx context.Context)
 }
 

@@ -301,8 +301,16 @@ func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit,
 	started := time.Now()
 	s.targets.Store(u.JobID, c)
 	defer s.targets.Delete(u.JobID)
+	floor, err := s.journal.LowestOrigin(ctx, c.Target.UUID, u.JobID)
+	if err != nil {
+		return nil, err
+	}
+	origin := u.Origin
+	if c.Target.UUID != u.TableUUID {
+		origin = commit.Seat{} // adopted: it is another unit there
+	}
 	report, err := s.committer.Run(ctx, committer.Root{
-		JobID: u.JobID, Key: u.Key, Namespace: u.Namespace, Plan: c, Tasks: u.Tasks, Sent: sent,
+		JobID: u.JobID, Key: u.Key, Namespace: u.Namespace, Plan: c, Tasks: u.Tasks, Sent: sent, Origin: origin, LedgerFloor: floor,
 		Read: func(_ context.Context, each func([]commit.File) error) error { return each(files) },
 	})
 	// What became of it is recorded also for a caller that has gone.

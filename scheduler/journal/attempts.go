@@ -32,6 +32,11 @@ func (j *SQLite) Write(ctx context.Context, b Batch) error {
 				return err
 			}
 		}
+		for _, o := range b.Origins {
+			if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO origins VALUES (?,?,?,?)`, o.Token.String(), o.Seat.Number, o.Seat.Pointer, now()); err != nil {
+				return err
+			}
+		}
 		if err := writeExecutors(ctx, tx, b); err != nil {
 			return err
 		}
@@ -133,11 +138,23 @@ func list[T any](rows *sql.Rows, err error, what string, scan func(scanner) (T, 
 }
 
 // Origin implements Journal.
-func (j *SQLite) Origin(ctx context.Context, t commit.Token, seat commit.Seat) (commit.Seat, error) {
-	err := problem("record origin of", t.String(), j.tx(ctx, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, `INSERT INTO origins VALUES (?,?,?,unixepoch()*1000)
-			ON CONFLICT (token) DO UPDATE SET token = excluded.token RETURNING seat, pointer`,
-			t.String(), seat.Number, seat.Pointer).Scan(&seat.Number, &seat.Pointer)
-	}))
-	return seat, err
+func (j *SQLite) Origin(ctx context.Context, t commit.Token) (seat commit.Seat, err error) {
+	err = j.db.QueryRowContext(ctx, `SELECT seat, pointer FROM origins WHERE token = ?`, t.String()).Scan(&seat.Number, &seat.Pointer)
+	if errors.Is(err, sql.ErrNoRows) {
+		return seat, fmt.Errorf("origin of %s: %w", t, ErrNotFound)
+	}
+	return seat, problem("read origin of", t.String(), err)
+}
+
+// LowestOrigin implements Journal.
+func (j *SQLite) LowestOrigin(ctx context.Context, tableUUID, exceptJob string) (*commit.Seat, error) {
+	var n sql.NullInt64
+	err := j.db.QueryRowContext(ctx, `SELECT min(origin_seat) FROM units WHERE table_uuid = ? AND state IN (?,?,?,?) AND job_id <> ?
+		AND (origin_seat <> 0 OR origin_pointer <> '') AND (state <> ? OR quarantine OR reason NOT IN ('', ?, ?))`,
+		tableUUID, string(UnitSealed), string(UnitSent), string(UnitUnknown), string(UnitRefused), exceptJob, string(UnitRefused),
+		string(commit.ReasonValidation), string(commit.ReasonLimit)).Scan(&n)
+	if err != nil || !n.Valid {
+		return nil, problem("look up origins of", tableUUID, err)
+	}
+	return &commit.Seat{Number: n.Int64}, nil
 }

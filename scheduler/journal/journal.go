@@ -52,9 +52,11 @@ type Journal interface {
 	Attempts(ctx context.Context, jobID string) ([]Attempt, error)
 	// Executors lists the executors that are registered.
 	Executors(ctx context.Context) ([]Executor, error)
-	// Origin fixes the seat of a table at which a token's key was first
-	// accepted, and returns it: the first one counts.
-	Origin(ctx context.Context, t commit.Token, seat commit.Seat) (commit.Seat, error)
+	// Origin is the seat of a table at which a token's key was first accepted.
+	Origin(ctx context.Context, t commit.Token) (commit.Seat, error)
+	// LowestOrigin is the lowest origin of a table's units that may be driven
+	// again or are under way, except the one of a job; nil when there is none.
+	LowestOrigin(ctx context.Context, tableUUID, exceptJob string) (*commit.Seat, error)
 	// Job reads one job.
 	Job(ctx context.Context, id string) (Job, error)
 	// JobByKey reads the newest job that was submitted under a key.
@@ -122,6 +124,8 @@ type Batch struct {
 	Jobs []Job
 	// Plans are bound plans, by job.
 	Plans []Plan
+	// Origins are those of tokens; the first one of a token counts.
+	Origins []Origin
 	// Gone are executors that were lost, Executors those that have registered.
 	Gone      []Executor
 	Executors []Executor
@@ -135,7 +139,7 @@ type Batch struct {
 
 // Empty says whether there is nothing to write.
 func (b *Batch) Empty() bool {
-	return len(b.Jobs)+len(b.Plans)+len(b.Gone)+len(b.Executors)+len(b.Started)+len(b.Accepted)+len(b.Ended) == 0
+	return len(b.Jobs)+len(b.Plans)+len(b.Origins)+len(b.Gone)+len(b.Executors)+len(b.Started)+len(b.Accepted)+len(b.Ended) == 0
 }
 
 // Add appends another batch. What it writes comes after what b writes, except
@@ -145,6 +149,7 @@ func (b *Batch) Empty() bool {
 func (b *Batch) Add(o Batch) {
 	b.Jobs = append(b.Jobs, o.Jobs...)
 	b.Plans = append(b.Plans, o.Plans...)
+	b.Origins = append(b.Origins, o.Origins...)
 	b.Gone = append(b.Gone, o.Gone...)
 	b.Executors = append(b.Executors, o.Executors...)
 	b.Started = append(b.Started, o.Started...)
@@ -157,6 +162,12 @@ func (b *Batch) Add(o Batch) {
 type Plan struct {
 	JobID string
 	Body  []byte
+}
+
+// Origin is where the key of a token was first accepted.
+type Origin struct {
+	Token commit.Token
+	Seat  commit.Seat
 }
 
 // Executor is a registered executor.

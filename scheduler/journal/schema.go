@@ -78,6 +78,8 @@ ALTER TABLE units ADD COLUMN other INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE units ADD COLUMN since_ms INTEGER NOT NULL DEFAULT 0;
 UPDATE units SET since_ms = sealed_ms, incarnation = (SELECT value FROM meta WHERE name = 'incarnation');
 ALTER TABLE manifests ADD COLUMN file TEXT NOT NULL DEFAULT '';
+CREATE INDEX units_by_table ON units (table_uuid, state);
+CREATE INDEX jobs_by_table ON jobs (tbl, seq);
 CREATE INDEX jobs_by_end ON jobs (ended_ms);
 INSERT OR IGNORE INTO meta VALUES ('remembers_ms', (SELECT CAST(coalesce(min(submitted_ms), 0) AS TEXT) FROM jobs));
 `}

@@ -93,16 +93,45 @@ func testExecutors(t *testing.T, j journal.Journal) {
 	}
 }
 
+// testOrigin: the first one counts, and those of units that may be driven again
+// are known.
 func testOrigin(t *testing.T, j journal.Journal) {
 	ctx := t.Context()
 	u := Unit("j-1", "k")
-	for _, seat := range []commit.Seat{{Number: 7, Pointer: "p"}, {Number: 9}, {}} {
-		got, err := j.Origin(ctx, u.Token, seat)
-		must(t, err)
-		if want := (commit.Seat{Number: 7, Pointer: "p"}); got != want {
-			t.Fatalf("origin %+v, want the first one, %+v", got, want)
+	if _, err := j.Origin(ctx, u.Token); !errors.Is(err, journal.ErrNotFound) {
+		t.Fatalf("of a token that nobody accepted: %v", err)
+	}
+	want := commit.Seat{Number: 7, Pointer: "p"}
+	for _, seat := range []commit.Seat{want, {Number: 9}, {}} {
+		must(t, j.Write(ctx, journal.Batch{Origins: []journal.Origin{{Token: u.Token, Seat: seat}}}))
+		if got, err := j.Origin(ctx, u.Token); err != nil || got != want {
+			t.Fatalf("origin %+v, %v; want the first one, %+v", got, err, want)
 		}
 	}
+	lowest := func(when, table, except string, want int64) {
+		t.Helper()
+		got, err := j.LowestOrigin(ctx, table, except)
+		must(t, err)
+		if want == 0 && got != nil || want > 0 && (got == nil || got.Number != want) {
+			t.Errorf("%s: lowest origin %v, want %d", when, got, want)
+		}
+	}
+	lowest("no unit", "uuid", "", 0)
+	for id, seat := range map[string]int64{"j-1": 5, "j-2": 3, "j-3": 4} {
+		v := Unit(id, id)
+		v.Origin = commit.Seat{Number: seat}
+		must(t, j.Seal(ctx, v, nil))
+	}
+	lowest("all sealed", "uuid", "", 3)
+	lowest("of another table", "other", "", 0)
+	lowest("without the lowest's own", "uuid", "j-2", 4)
+	must(t, j.Outcome(ctx, "j-2", journal.Outcome{State: commit.Refused, Reason: commit.ReasonConflict}))
+	lowest("parked", "uuid", "", 3)
+	must(t, j.Outcome(ctx, "j-2", journal.Outcome{State: commit.Refused, Reason: commit.ReasonValidation}))
+	lowest("refused for good", "uuid", "", 4)
+	must(t, j.Outcome(ctx, "j-3", journal.Outcome{State: commit.Committed}))
+	must(t, j.Outcome(ctx, "j-1", journal.Outcome{State: commit.Unknown}))
+	lowest("unknown", "uuid", "", 5)
 }
 
 // testSeal: the row that a unit's content, a cancel and a root that starts again
@@ -229,7 +258,7 @@ func testTakenOver(t *testing.T, o Opener) {
 	if _, err := old.Prune(ctx, at.AddDate(1, 0, 0)); !errors.Is(err, journal.ErrDeposed) {
 		t.Errorf("prune by the old process: %v", err)
 	}
-	if _, err := old.Origin(ctx, u.Token, commit.Seat{Number: 1}); !errors.Is(err, journal.ErrDeposed) {
+	if err := old.Write(ctx, journal.Batch{Origins: []journal.Origin{{Token: u.Token}}}); !errors.Is(err, journal.ErrDeposed) {
 		t.Errorf("origin by the old process: %v", err)
 	}
 	if got, err := now.Unit(ctx, "j-1"); err != nil || got.State != journal.UnitSealed || got.Sends != 0 {
