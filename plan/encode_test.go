@@ -11,8 +11,6 @@ import (
 	"github.com/firn-project/firn/plan"
 )
 
-func int64p(n int64) *int64 { return &n }
-
 // nodes has one of each kind, with every field of interest set.
 func nodes() map[string]plan.Node {
 	query := &plan.Query{
@@ -34,7 +32,7 @@ func nodes() map[string]plan.Node {
 	return map[string]plan.Node{
 		"query": query, "shuffle read": read, "write": write,
 		"exchange":          &plan.Exchange{Input: read, How: plan.ExchangeHash, Partitions: 4, Layout: &write.Context.Layout},
-		"coalesce":          &plan.Coalesce{Input: query, Limit: int64p(0)},
+		"coalesce":          &plan.Coalesce{Input: query, Limit: new(int64(0))},
 		"coalesce no limit": &plan.Coalesce{Input: query},
 		"commit":            &plan.Commit{Input: &plan.Write{Input: &plan.Exchange{Input: query, How: plan.ExchangeSingle, Partitions: 1}}, Branch: "main", Operation: commit.OperationAppend, Prefix: "p/", Target: plan.Pinned{UUID: "u", SchemaJSON: []byte("{}")}},
 	}

@@ -112,7 +112,7 @@ func (a *app) showUnit(f render.Format, u client.Unit) error {
 	p.field("job", d.JobID)
 	p.field("table", d.Table+" "+d.TableUUID)
 	p.field("branch", d.Branch)
-	p.field("state", join(" ", d.State, d.Reason))
+	p.field("state", words(d.State, d.Reason))
 	if d.Quarantine {
 		p.field("", "a request of it may still land, so its files stay")
 	}

@@ -110,7 +110,7 @@ func (a *app) versionCommand() *cobra.Command {
 		if f == render.JSON || f == render.JSONL {
 			return render.Object(a.stdout, v)
 		}
-		_, err = fmt.Fprintf(a.stdout, "firn %s, protocol %d, %s, %s\n", join(" ", v.Version, v.Revision), v.Protocol, v.Go, v.Platform)
+		_, err = fmt.Fprintf(a.stdout, "firn %s, protocol %d, %s, %s\n", words(v.Version, v.Revision), v.Protocol, v.Go, v.Platform)
 		return err
 	}
 	return cmd

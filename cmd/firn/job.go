@@ -214,7 +214,7 @@ func (a *app) showJob(f render.Format, s client.JobStatus) error {
 	p.field("job", j.JobID)
 	p.field("key", j.Key)
 	p.field("statement", j.Statement)
-	p.field("state", join(" ", j.State, j.Phase))
+	p.field("state", words(j.State, j.Phase))
 	p.field("commit", j.Commit)
 	p.field("table", j.Table)
 	if s.Report != nil {

@@ -29,9 +29,9 @@ func (p *printer) block(name, text string) {
 	}
 }
 
-// join joins the parts that aren't empty.
-func join(sep string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
+// words joins the parts that aren't empty.
+func words(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
 }
 
 func kindOf(err error) commit.Kind { return commit.KindOf(asError(err)) }

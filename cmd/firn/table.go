@@ -141,7 +141,7 @@ func (a *app) showTable(f render.Format, t client.Table) error {
 	p.field("uuid", j.UUID)
 	p.field("location", j.Location)
 	p.field("metadata location", j.MetadataLocation)
-	p.field("current snapshot", join(" ", t.SnapshotID, "(of "+strconv.Itoa(j.Snapshots)+")"))
+	p.field("current snapshot", words(t.SnapshotID, "(of "+strconv.Itoa(j.Snapshots)+")"))
 	p.field("rows", thousands(j.Rows))
 	p.field("files", thousands(j.Files))
 	p.field("bytes", sizeText(j.Bytes))

@@ -73,10 +73,7 @@ func compare(b *testing.B, writers []writer, partitioned bool) {
 	for round := range rounds + 1 {
 		for turn := range writers {
 			i := (turn + round) % len(writers)
-			dir, err := os.MkdirTemp(b.TempDir(), "")
-			if err != nil {
-				b.Fatal(err)
-			}
+			dir := b.TempDir()
 			c, n := measure(b, writers[i], dir, partitioned)
 			if rows == 0 {
 				rows = n
