@@ -86,7 +86,8 @@ type Machine struct {
 	fresh   *sentRun
 	// last is the latest read.
 	last Metadata
-	// failures counts reads, builds and records that failed in a row.
+	// failures counts reads, builds and records that failed since a request was
+	// last recorded: a table that can be read but not built on is given up, too.
 	failures int
 	lastErr  error
 	// unsent is why the latest request couldn't be made, for the message only.
@@ -414,6 +415,7 @@ func (m *Machine) recordDone(ev RecordDone) {
 		m.failed(ev.Err)
 		return
 	}
+	m.failures = 0
 	for _, u := range s.units {
 		u.attempts++
 	}

@@ -93,11 +93,24 @@ func TestReads(t *testing.T) {
 		full := errors.New("no space left")
 		b := newBench(t, committest.Mode{})
 		b.RecordErr = func(commit.Record) error { return full }
-		b.Machine = commit.NewMachine([]commit.Unit{b.u}, commit.Options{Deadline: committest.Epoch.Add(minute)})
+		// Without a deadline: the number of tries ends it.
+		b.Machine = commit.NewMachine([]commit.Unit{b.u}, commit.Options{MaxAttempts: 7})
 		o := b.run()
 		b.check(t, o, commit.Refused, commit.ReasonBudget, 0)
 		if !errors.Is(o.Err, full) {
 			t.Errorf("the cause is missing in %v", o.Err)
+		}
+	})
+	t.Run("well, and no request can be built", func(t *testing.T) {
+		damaged := errors.New("manifest list is damaged")
+		b := newBench(t, committest.Mode{})
+		builds := 0
+		b.BuildErr = func(commit.Build) error { builds++; return damaged }
+		b.Machine = commit.NewMachine([]commit.Unit{b.u}, commit.Options{MaxAttempts: 7})
+		o := b.run()
+		b.check(t, o, commit.Refused, commit.ReasonBudget, 0)
+		if !errors.Is(o.Err, damaged) || builds != 7 {
+			t.Errorf("%d builds, %v", builds, o.Err)
 		}
 	})
 	t.Run("failing for long after a send", func(t *testing.T) {

@@ -24,7 +24,7 @@ func (m *Machine) readDone(ev ReadDone) {
 	case m.isStale(ev.Metadata):
 		m.readFailed(errStale)
 	default:
-		m.failures, m.lastErr = 0, nil
+		m.lastErr = nil
 		m.last = ev.Metadata
 		m.decide(m.lookAt(ev.Metadata))
 	}

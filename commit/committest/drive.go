@@ -25,7 +25,8 @@ type Runner struct {
 	// Each is called with each action before it is carried out, when set.
 	// Events that it returns are fed to the machine first.
 	Each func(commit.Action) []commit.Event
-	// Deny and RecordErr answer Permit and Record, when set.
+	// BuildErr, Deny and RecordErr answer Build, Permit and Record, when set.
+	BuildErr  func(commit.Build) error
 	Deny      func(commit.Permit) map[commit.Token]error
 	RecordErr func(commit.Record) error
 	// Trace has one line for each action and answer.
@@ -88,6 +89,12 @@ func (r *Runner) do(a commit.Action) commit.Event {
 		r.trace("read", readText(m, err))
 		return commit.ReadDone{Metadata: m, Err: err}
 	case commit.Build:
+		if r.BuildErr != nil {
+			if err := r.BuildErr(a); err != nil {
+				r.trace("build", errText(err))
+				return commit.BuildDone{Err: err}
+			}
+		}
 		q, err := r.Table.Build(ctx, a.Base, a.Units)
 		r.trace("build", fmt.Sprintf("%d units, seat %d%s", len(a.Units), q.Seat.Number, errText(err)))
 		return commit.BuildDone{Request: q, Err: err}
