@@ -63,7 +63,8 @@ func plain(f input) bool {
 // selected as its difference from zero, which is every value itself, NaN and -0.0
 // too: DuckDB would else push filters on it down to the statistics of row groups,
 // which Parquet keeps without NaN, and lose rows, since NaN is above every number
-// in DuckDB.
+// in DuckDB. It doesn't push filters on a struct's fields down to files that it
+// reads by field id; byName keeps it from doing so elsewhere.
 func scanned(cols []plan.Column) string {
 	list := make([]string, len(cols))
 	for i, c := range cols {
@@ -167,7 +168,11 @@ func (s *session) byName(ctx context.Context, src plan.Source, f input, cols []p
 				return "", err
 			}
 		}
-		parts = append(parts, "CAST("+value+" AS "+c.Type+") AS "+duckdb.Ident(c.Name))
+		value = "CAST(" + value + " AS " + c.Type + ")"
+		if strings.Contains(c.Type, "STRUCT(") && (strings.Contains(c.Type, "FLOAT") || strings.Contains(c.Type, "DOUBLE")) {
+			value = "[" + value + "][1]" // itself, and nothing to push a filter through
+		}
+		parts = append(parts, value+" AS "+duckdb.Ident(c.Name))
 	}
 	return "(SELECT " + strings.Join(parts, ", ") + " FROM " + read + ")", nil
 }

@@ -231,6 +231,10 @@ func TestFiltersFindNaN(t *testing.T) {
 		{Name: "id", Type: arrow.PrimitiveTypes.Int64, Metadata: id("1")},
 		{Name: "d", Type: arrow.PrimitiveTypes.Float64, Nullable: true, Metadata: id("2")},
 		{Name: "f", Type: arrow.PrimitiveTypes.Float32, Nullable: true, Metadata: id("3")},
+		{Name: "s", Type: arrow.StructOf(
+			arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Float64, Nullable: true, Metadata: id("5")},
+			arrow.Field{Name: "y", Type: arrow.StructOf(arrow.Field{Name: "z", Type: arrow.PrimitiveTypes.Float32, Nullable: true, Metadata: id("7")}), Nullable: true, Metadata: id("6")},
+		), Nullable: true, Metadata: id("4")},
 	}, nil)
 	f, err := os.Create(path)
 	if err != nil {
@@ -240,7 +244,10 @@ func TestFiltersFindNaN(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rows := range []string{`[{"id": 1, "d": 1, "f": 1}, {"id": 2, "d": "NaN", "f": "NaN"}]`, `[{"id": 3, "d": -0.0, "f": -0.0}, {"id": 4, "d": null, "f": null}]`} {
+	for _, rows := range []string{
+		`[{"id": 1, "d": 1, "f": 1, "s": {"x": 1, "y": {"z": 1}}}, {"id": 2, "d": "NaN", "f": "NaN", "s": {"x": "NaN", "y": {"z": "NaN"}}}]`,
+		`[{"id": 3, "d": -0.0, "f": -0.0, "s": {"x": null, "y": null}}, {"id": 4, "d": null, "f": null, "s": null}]`,
+	} {
 		b, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
 		if err != nil {
 			t.Fatal(err)
@@ -253,13 +260,18 @@ func TestFiltersFindNaN(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	src := table([]plan.Column{{Name: "id", Type: "BIGINT", FieldID: 1}, {Name: "d", Type: "DOUBLE", FieldID: 2}, {Name: "f", Type: "FLOAT", FieldID: 3}}, plan.SourceFile{Path: path})
-	sliced := src
+	src := table([]plan.Column{
+		{Name: "id", Type: "BIGINT", FieldID: 1}, {Name: "d", Type: "DOUBLE", FieldID: 2}, {Name: "f", Type: "FLOAT", FieldID: 3},
+		{Name: "s", Type: "STRUCT(x DOUBLE, y STRUCT(z FLOAT))", FieldID: 4},
+	}, plan.SourceFile{Path: path})
+	sliced, unnamed := src, src
 	sliced.Files = []plan.SourceFile{{Path: path, First: 0, End: 4}}
+	unnamed.Files = []plan.SourceFile{{Path: path, NoFieldIDs: true}}
 	e := newEngine(t)
-	for _, src := range []plan.Source{src, sliced} {
+	for _, src := range []plan.Source{src, sliced, unnamed} {
 		for where, want := range map[string]string{
 			"d > 5": "2", "f > 5": "2", "d = 'nan'": "2", "f IN ('nan', 7)": "2", "d >= 1": "1\n2", "d < 1": "3", "d IS NULL": "4",
+			"s.x > 1.5": "2", "s.y.z > 1.5": "2", "s.x = 'nan'": "2", "s.x > 1.5 AND s.y.z > 1.5 AND id > 1": "2", "s.x >= 1": "1\n2", "s.y.z IS NULL": "3\n4",
 			"d::VARCHAR = '-0.0' AND f::VARCHAR = '-0.0'": "3",
 		} {
 			if got := mustRun(t, e, "SELECT id "+fromT+" WHERE "+where+" ORDER BY id", src).String(); got != want {
