@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,21 +60,33 @@ type Engine struct {
 	// volatile are the functions that give something else each time, found at
 	// the first probe.
 	volatile map[string]bool
-	// idle is the instance of the last session, if it can serve another one.
-	idle *instance
+	// idle are the instances of the last task and of the last probe, if they can
+	// serve another one. A slot's probes and tasks take turns.
+	idle map[kind]*instance
 }
 
 // instance is a locked database and what it was opened with. Opening and closing
 // one takes longer than a small query, so a session that ended well leaves its
-// own to the next one. Nothing of a session is seen by the next: user SQL makes
-// nothing (it is one SELECT, without functions that have effects), and what the
-// session itself made is dropped. Any doubt closes the instance.
+// own to the next one of its kind. Nothing of a session is seen by the next: user
+// SQL makes nothing (it is one SELECT, without functions that have effects), and
+// what the session itself made is dropped, but for the clock, which the next one
+// that looks at it sets. Any doubt closes the instance.
 type instance struct {
 	*duckdb.Instance
+	kind     kind
 	memory   int64
 	timeZone string
-	settings map[string]string
+	// clock has the macros that are there.
+	clock string
 }
+
+// kind is what an instance is for.
+type kind string
+
+const (
+	forTask  kind = "task"
+	forProbe kind = "probe"
+)
 
 // New makes an engine and its directory, and removes what an earlier process
 // left in it.
@@ -93,7 +104,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	e := &Engine{cfg: cfg}
+	e := &Engine{cfg: cfg, idle: map[kind]*instance{}}
 	e.cfg.Dir = dir
 	for _, a := range cfg.LocalAllow {
 		if !filepath.IsAbs(a) {
@@ -115,6 +126,8 @@ type session struct {
 	*Engine
 	db  *instance
 	dir string
+	// now is the job's time.
+	now time.Time
 	// staged counts what was staged, to name it.
 	staged int
 	// names are the locations of files by the paths that DuckDB opened.
@@ -133,23 +146,19 @@ type session struct {
 
 // open makes the attempt's directory and instance. The caller closes the
 // session.
-func (e *Engine) open(ctx context.Context, t TaskInfo, settings map[string]string) (*session, error) {
+func (e *Engine) open(ctx context.Context, t TaskInfo, k kind) (*session, error) {
 	if !filepath.IsLocal(t.Attempt) || strings.ContainsAny(t.Attempt, `/\`) || t.Attempt == "." || t.Attempt == spillName {
 		return nil, fmt.Errorf("engine: attempt id %q can't name a directory", t.Attempt)
 	}
-	s := &session{Engine: e, dir: filepath.Join(e.cfg.Dir, t.Attempt), names: map[string]string{}}
+	s := &session{Engine: e, dir: filepath.Join(e.cfg.Dir, t.Attempt), now: t.Now, names: map[string]string{}}
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("engine: make the attempt's directory: %w", err)
 	}
-	db, err := e.instance(ctx, cmp.Or(t.MemoryBytes, e.cfg.Memory), t.TimeZone, settings)
+	db, err := e.instance(ctx, cmp.Or(t.MemoryBytes, e.cfg.Memory), t.TimeZone, k)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
 	s.db = db
-	if err := db.Exec(ctx, clockMacros(t)); err != nil {
-		s.close()
-		return nil, fmt.Errorf("engine: fix the job's time: %w", err)
-	}
 	return s, nil
 }
 
@@ -157,12 +166,16 @@ func (e *Engine) open(ctx context.Context, t TaskInfo, settings map[string]strin
 const spillName = "spill"
 
 // instance takes the idle instance if it was opened the same way, else opens one.
-func (e *Engine) instance(ctx context.Context, memory int64, timeZone string, settings map[string]string) (*instance, error) {
-	if i := e.idle; i != nil && i.memory == memory && i.timeZone == timeZone && maps.Equal(i.settings, settings) {
-		e.idle = nil
+func (e *Engine) instance(ctx context.Context, memory int64, timeZone string, k kind) (*instance, error) {
+	if i := e.idle[k]; i != nil && i.memory == memory && i.timeZone == timeZone {
+		delete(e.idle, k)
 		return i, nil
 	}
-	e.dropIdle()
+	e.dropIdle(k)
+	var settings map[string]string
+	if k == forProbe {
+		settings = probeSettings
+	}
 	db, err := duckdb.Open(ctx, duckdb.Config{
 		MemoryLimit:  memory,
 		TempDir:      filepath.Join(e.cfg.Dir, spillName),
@@ -175,27 +188,28 @@ func (e *Engine) instance(ctx context.Context, memory int64, timeZone string, se
 	if err != nil {
 		return nil, err
 	}
-	return &instance{Instance: db, memory: memory, timeZone: timeZone, settings: settings}, nil
+	return &instance{Instance: db, kind: k, memory: memory, timeZone: timeZone}, nil
 }
 
-func (e *Engine) dropIdle() {
-	if e.idle != nil {
-		e.idle.Close()
-		e.idle = nil
+func (e *Engine) dropIdle(k kind) {
+	if i := e.idle[k]; i != nil {
+		i.Close()
+		delete(e.idle, k)
 	}
 }
 
 // Close frees the engine. No probe or query may run.
 func (e *Engine) Close() error {
-	e.dropIdle()
+	e.dropIdle(forTask)
+	e.dropIdle(forProbe)
 	return nil
 }
 
 // close ends the session. Its instance is kept for the next one if it's clean.
 func (s *session) close() {
 	if s.clean && s.undo() == nil {
-		s.dropIdle()
-		s.idle = s.db
+		s.dropIdle(s.db.kind)
+		s.idle[s.db.kind] = s.db
 	} else {
 		s.db.Close()
 	}
@@ -238,8 +252,26 @@ var fixedClock = []string{
 	"get_current_time", "current_localtimestamp", "current_localtime",
 }
 
-func clockMacros(t TaskInfo) string {
-	at := duckdb.Quote(t.Now.UTC().Format("2006-01-02 15:04:05.999999")+"+00") + "::TIMESTAMPTZ"
+// fixClock makes the instance's clock the job's. A query that reads no source,
+// calls no function and names no column alone (current_date is a call in
+// disguise) doesn't look at it: most INSERTs of a few rows.
+func (s *session) fixClock(ctx context.Context, info *treeInfo, sources []plan.Source) error {
+	if len(sources) == 0 && len(info.functions) == 0 && !info.bare {
+		return nil
+	}
+	macros := clockMacros(s.now)
+	if s.db.clock == macros {
+		return nil
+	}
+	if err := s.db.Exec(ctx, macros); err != nil {
+		return fmt.Errorf("engine: fix the job's time: %w", err)
+	}
+	s.db.clock = macros
+	return nil
+}
+
+func clockMacros(now time.Time) string {
+	at := duckdb.Quote(now.UTC().Format("2006-01-02 15:04:05.999999")+"+00") + "::TIMESTAMPTZ"
 	as := map[string]string{
 		"current_date": "::DATE", "today": "::DATE",
 		"get_current_time": "::TIMESTAMP::TIME", "current_localtime": "::TIMESTAMP::TIME", "current_localtimestamp": "::TIMESTAMP",

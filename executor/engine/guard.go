@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -26,6 +25,8 @@ type treeInfo struct {
 	tables    [][]string
 	ctes      []string
 	sampled   bool
+	// bare: a column is named without its table.
+	bare bool
 }
 
 // checkTree parses a query and refuses it unless it is one SELECT over the views
@@ -36,12 +37,8 @@ func (s *session) checkTree(ctx context.Context, sql string, sources []plan.Sour
 	if err != nil {
 		return nil, err
 	}
-	var root any
-	if err := json.Unmarshal(tree, &root); err != nil {
-		return nil, refused("the parse tree can't be read: %v", err)
-	}
 	info := &treeInfo{}
-	if err := info.walk(root); err != nil {
+	if err := info.walk(tree); err != nil {
 		return nil, err
 	}
 	for _, t := range info.tables {
@@ -49,7 +46,7 @@ func (s *session) checkTree(ctx context.Context, sql string, sources []plan.Sour
 			return nil, refused("%s isn't a source of the query", strings.Join(t, "."))
 		}
 	}
-	return info, nil
+	return info, s.fixClock(ctx, info, sources)
 }
 
 func (i *treeInfo) walk(v any) error {
@@ -106,6 +103,9 @@ func (i *treeInfo) node(v map[string]any) error {
 			return refused("the function %q isn't allowed", name)
 		}
 		i.functions = append(i.functions, name)
+	case v["class"] == "COLUMN_REF":
+		parts, _ := v["column_names"].([]any)
+		i.bare = i.bare || len(parts) < 2
 	}
 	return nil
 }

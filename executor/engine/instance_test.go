@@ -24,7 +24,7 @@ func TestAnInstanceServesTheNextSessionEmpty(t *testing.T) {
 	own := table
 	own.View = []string{"memory", "x y", "t"}
 	mustRun(t, e, "SELECT 1")
-	first := e.idle
+	first := e.idle[forTask]
 	if first == nil {
 		t.Fatal("no instance was kept")
 	}
@@ -37,7 +37,7 @@ func TestAnInstanceServesTheNextSessionEmpty(t *testing.T) {
 		"temporary result": func() { mustRun(t, e, "SELECT count(*) FROM (SELECT DISTINCT hash(i) FROM range(100000) t(i))") },
 	} {
 		session()
-		if e.idle != first {
+		if e.idle[forTask] != first {
 			t.Fatalf("%s: the instance wasn't used again", name)
 		}
 		if left, err := first.Strings(t.Context(), everything); err != nil || len(left) > 0 {
@@ -47,13 +47,13 @@ func TestAnInstanceServesTheNextSessionEmpty(t *testing.T) {
 	first = nil
 	for range 2 {
 		mustProbe(t, e, "SELECT id "+fromT, table)
-		if left, err := e.idle.Strings(t.Context(), everything); err != nil || len(left) > 0 {
+		if left, err := e.idle[forProbe].Strings(t.Context(), everything); err != nil || len(left) > 0 {
 			t.Errorf("a probe left %v, %v", left, err)
 		}
-		if first != nil && e.idle != first {
+		if first != nil && e.idle[forProbe] != first {
 			t.Error("a probe's instance wasn't used again")
 		}
-		first = e.idle
+		first = e.idle[forProbe]
 	}
 }
 
@@ -88,13 +88,13 @@ func TestAnInstanceIsGivenUp(t *testing.T) {
 		},
 	} {
 		mustRun(t, e, "SELECT 1")
-		if e.idle == nil {
+		if e.idle[forTask] == nil {
 			t.Fatalf("%s: nothing to give up", name)
 		}
 		if err := session(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if e.idle != nil {
+		if e.idle[forTask] != nil {
 			t.Errorf("%s: the instance was kept", name)
 		}
 	}
@@ -128,9 +128,9 @@ func TestAnInstanceIsOnlyForItsSettings(t *testing.T) {
 	info := task()
 	info.TimeZone, info.MemoryBytes = "UTC", 128<<20
 	info.Now = info.Now.AddDate(1, 0, 0)
-	before := e.idle
+	before := e.idle[forTask]
 	out, err := run(t.Context(), e, info, &plan.Query{SQL: "SELECT today()::VARCHAR"})
-	if err != nil || out.String() != "2025-03-01" || e.idle != before {
+	if err != nil || out.String() != "2025-03-01" || e.idle[forTask] != before {
 		t.Errorf("%s, %v", out, err)
 	}
 }
@@ -144,6 +144,51 @@ func TestAChangedFileIsReadAnew(t *testing.T) {
 		src := plan.Source{View: []string{"firn_s0"}, Kind: plan.SourceParquet, Files: []plan.SourceFile{{Path: dir + "/a.parquet"}}}
 		if got := mustRun(t, e, "FROM firn_s0", src).String(); got != fmt.Sprint(i) {
 			t.Errorf("got %s, want %d", got, i)
+		}
+	}
+}
+
+// Probes and tasks that take turns in a slot keep an instance each.
+func TestProbesAndTasksKeepAnInstanceEach(t *testing.T) {
+	e := newEngine(t)
+	mustProbe(t, e, "VALUES (1)")
+	mustRun(t, e, "VALUES (1)")
+	probe, run := e.idle[forProbe], e.idle[forTask]
+	mustProbe(t, e, "VALUES (2)")
+	mustRun(t, e, "VALUES (2)")
+	if probe == nil || run == nil || e.idle[forProbe] != probe || e.idle[forTask] != run {
+		t.Error("an instance wasn't used again")
+	}
+}
+
+// Queries that look at the clock get the job's, also after ones that didn't
+// and so left an earlier job's in the instance.
+func TestTheClockIsSetForQueriesThatLookAtIt(t *testing.T) {
+	e := newEngine(t)
+	at := func(years int, sql string) string {
+		info := task()
+		info.Now = info.Now.AddDate(years, 0, 0)
+		out, err := run(t.Context(), e, info, &plan.Query{SQL: sql})
+		if err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		return out.String()
+	}
+	for i, look := range []string{
+		"SELECT now()::DATE::VARCHAR",
+		"SELECT Today()::VARCHAR",
+		"SELECT current_date::VARCHAR",
+		"SELECT CAST(q.c1 AS VARCHAR) FROM (SELECT current_date) AS q(c1)",
+		"VALUES (CURRENT_TIMESTAMP::DATE::VARCHAR)",
+		"SELECT n::DATE::VARCHAR FROM generate_series(now(), now(), INTERVAL 1 DAY) t(n)",
+	} {
+		if got := at(2*i, "VALUES ('x')"); got != "x" {
+			t.Fatalf("got %s", got)
+		}
+		// The 29th of February a number of years that isn't a multiple of four later.
+		want := fmt.Sprint(task().Now.Year()+2*i+1) + "-03-01"
+		if got := at(2*i+1, look); got != want {
+			t.Errorf("%s: got %s, want %s", look, got, want)
 		}
 	}
 }

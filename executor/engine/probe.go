@@ -21,7 +21,7 @@ var probeSettings = map[string]string{"disabled_optimizers": "statistics_propaga
 // files; tables and uploads are bound by their columns alone.
 func (e *Engine) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeResult, error) {
 	e.probes++
-	s, err := e.open(ctx, TaskInfo{Attempt: fmt.Sprintf("probe-%d", e.probes)}, probeSettings)
+	s, err := e.open(ctx, TaskInfo{Attempt: fmt.Sprintf("probe-%d", e.probes)}, forProbe)
 	if err != nil {
 		return plan.ProbeResult{}, err
 	}
@@ -44,11 +44,7 @@ func (e *Engine) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeRe
 	if res.Deterministic, err = s.deterministic(ctx, info); err != nil {
 		return res, err
 	}
-	explained, err := s.db.ExplainJSON(ctx, req.SQL)
-	if err != nil {
-		return res, s.tell(err, res.Sources)
-	}
-	res.RowWise, res.Why, err = rowWise(explained, res.Sources)
+	res.RowWise, res.Why, err = s.rowWise(ctx, req.SQL, res.Sources)
 	s.clean = err == nil
 	return res, err
 }
@@ -153,6 +149,18 @@ var (
 type operator struct {
 	Name     string     `json:"name"`
 	Children []operator `json:"children"`
+}
+
+// rowWise says whether, and why, a query can be run on slices of its source.
+func (s *session) rowWise(ctx context.Context, sql string, sources []plan.Source) (bool, string, error) {
+	if len(sources) == 0 {
+		return false, "the query reads no source", nil
+	}
+	explained, err := s.db.ExplainJSON(ctx, sql)
+	if err != nil {
+		return false, "", s.tell(err, sources)
+	}
+	return rowWise(explained, sources)
 }
 
 // rowWise reads DuckDB's physical plan: a query is row-wise if it is one chain of

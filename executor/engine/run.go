@@ -30,7 +30,7 @@ type Stream struct {
 // caller closes the stream. Errors are *commit.Error where a person can do
 // something about them; Class tells whether another attempt can help.
 func (e *Engine) RunQuery(ctx context.Context, q *plan.Query, t TaskInfo) (*Stream, error) {
-	s, err := e.open(ctx, t, nil)
+	s, err := e.open(ctx, t, forTask)
 	if err != nil {
 		return nil, queryError(err, nil)
 	}

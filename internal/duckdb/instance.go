@@ -23,6 +23,9 @@ type Instance struct {
 	db      bindings.Database
 	conn    bindings.Connection
 	options bindings.ArrowOptions
+	// selected is the last text that Tree found to be one SELECT. Whether it is
+	// depends on nothing but the text, so a text is looked at once.
+	selected string
 }
 
 // Column is a column of a query: its name and type as DuckDB writes them.
@@ -97,7 +100,7 @@ func (in *Instance) Query(ctx context.Context, sql string) (*Rows, error) {
 
 // QueryWith is Query with the batches allocated from mem.
 func (in *Instance) QueryWith(ctx context.Context, mem memory.Allocator, sql string) (*Rows, error) {
-	if _, err := in.Tree(ctx, sql); err != nil {
+	if err := in.oneSelect(ctx, sql); err != nil {
 		return nil, err
 	}
 	return in.run(ctx, mem, sql)
@@ -158,32 +161,39 @@ func (in *Instance) schemaOf(res *bindings.Result) (*arrow.Schema, error) {
 	return schema, nil
 }
 
-// Tree gives DuckDB's parse tree of one SELECT as JSON. Other statements, and
-// several at once, fail with an error that wraps ErrNotSelect; text that doesn't
-// parse with an *Error.
-func (in *Instance) Tree(ctx context.Context, sql string) ([]byte, error) {
+// oneSelect refuses text that isn't one SELECT, as Tree does.
+func (in *Instance) oneSelect(ctx context.Context, sql string) error {
+	if sql == in.selected && sql != "" {
+		return nil
+	}
+	_, err := in.Tree(ctx, sql)
+	return err
+}
+
+// Tree gives DuckDB's parse tree of one SELECT, decoded from JSON. Other
+// statements, and several at once, fail with an error that wraps ErrNotSelect;
+// text that doesn't parse with an *Error.
+func (in *Instance) Tree(ctx context.Context, sql string) (map[string]any, error) {
 	rows, err := in.Strings(ctx, "SELECT json_serialize_sql("+Quote(sql)+")")
 	if err != nil {
 		return nil, err
 	}
-	var head struct {
-		Error      bool              `json:"error"`
-		Type       string            `json:"error_type"`
-		Message    string            `json:"error_message"`
-		Statements []json.RawMessage `json:"statements"`
-	}
-	if err := json.Unmarshal([]byte(rows[0][0]), &head); err != nil {
+	var tree map[string]any
+	if err := json.Unmarshal([]byte(rows[0][0]), &tree); err != nil {
 		return nil, fmt.Errorf("duckdb: parse tree: %w", err)
 	}
+	message, _ := tree["error_message"].(string)
+	statements, _ := tree["statements"].([]any)
 	switch {
-	case head.Error && head.Type == "parser":
-		return nil, &Error{Type: "Parser", Message: head.Message}
-	case head.Error:
-		return nil, fmt.Errorf("%w: %s", ErrNotSelect, head.Message)
-	case len(head.Statements) != 1:
-		return nil, fmt.Errorf("%w: the text holds %d statements", ErrNotSelect, len(head.Statements))
+	case tree["error"] != false && tree["error_type"] == "parser":
+		return nil, &Error{Type: "Parser", Message: message}
+	case tree["error"] != false:
+		return nil, fmt.Errorf("%w: %s", ErrNotSelect, message)
+	case len(statements) != 1:
+		return nil, fmt.Errorf("%w: the text holds %d statements", ErrNotSelect, len(statements))
 	}
-	return []byte(rows[0][0]), nil
+	in.selected = sql
+	return tree, nil
 }
 
 // Strings runs a query of our own and gives its small result as text; null is
@@ -227,7 +237,7 @@ func appendText(out [][]string, rec arrow.RecordBatch) [][]string {
 
 // Describe gives the columns of a query without running it.
 func (in *Instance) Describe(ctx context.Context, sql string) ([]Column, error) {
-	if _, err := in.Tree(ctx, sql); err != nil {
+	if err := in.oneSelect(ctx, sql); err != nil {
 		return nil, err
 	}
 	rows, err := in.Strings(ctx, "DESCRIBE "+sql)
@@ -244,7 +254,7 @@ func (in *Instance) Describe(ctx context.Context, sql string) ([]Column, error) 
 // ExplainJSON gives DuckDB's physical plan of a query as JSON, without running
 // it: an array of nodes with name, children and extra_info.
 func (in *Instance) ExplainJSON(ctx context.Context, sql string) (string, error) {
-	if _, err := in.Tree(ctx, sql); err != nil {
+	if err := in.oneSelect(ctx, sql); err != nil {
 		return "", err
 	}
 	rows, err := in.Strings(ctx, "EXPLAIN (FORMAT JSON) "+sql)
