@@ -92,6 +92,9 @@ func (s *Scheduler) register(r *firnpb.RegisterRequest) error {
 	}
 	if old := s.state.executors[r.GetExecutorId()]; old != nil {
 		if old.incarnation == r.GetIncarnation() && (!old.returning || old.control == r.GetControlAddress()) {
+			if old.returning {
+				s.log.Info("executor registered", slog.String("executor", old.id), slog.String("address", old.control), slog.Int("running", len(old.running)))
+			}
 			old.seen, old.returning = time.Now(), false
 			s.executorArrived()
 			return nil
