@@ -293,6 +293,9 @@ func (e *fakeExecutor) DoGet(raw *flight.Ticket, stream flight.FlightService_DoG
 	if e.onGet != nil {
 		e.onGet()
 	}
+	if e.life.Err() != nil {
+		return status.Error(codes.Unavailable, "gone")
+	}
 	tk, err := e.verifier.Verify(raw.GetTicket(), time.Now())
 	if err != nil || tk.GetPurpose() != wire.PurposeRead || tk.GetExecutorId() != e.id {
 		return status.Error(codes.PermissionDenied, "ticket")

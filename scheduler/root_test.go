@@ -396,8 +396,9 @@ func TestRoot26_LostInputReruns(t *testing.T) {
 	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
 	receive(t, hold.arrived, "read")
 	second := startExecutor(t, h.s, executorOptions{id: "e2", slots: parts})
-	// The server's end ends its calls, also those that hold.
-	go close(hold.release)
+	// The server's end ends its calls, also those that hold; none of them
+	// succeeds, or the root would have all that it needs.
+	go func() { <-first.life.Done(); close(hold.release) }()
 	h.lose(first)
 	st := h.wait(id)
 	wantState(t, st, graph.Succeeded, commit.CommitCommitted)
