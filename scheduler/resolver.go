@@ -53,7 +53,7 @@ func (s *Scheduler) resolveUnits(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if u.State != journal.UnitUnknown && !(u.State == journal.UnitRefused && u.Quarantine) {
+		if u.State != journal.UnitUnknown && !u.Quarantine {
 			continue
 		}
 		if _, err := s.resolveUnit(ctx, u); err != nil {

@@ -330,6 +330,12 @@ func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit,
 		}
 		return st, nil
 	}
+	return s.recordDriven(ctx, u, report, started, err)
+}
+
+// recordDriven records what became of a job whose unit was driven again; err is
+// what its commit ended with.
+func (s *Scheduler) recordDriven(ctx context.Context, u journal.Unit, report commit.Report, started time.Time, err error) (*firnpb.JobStatus, error) {
 	rec, rerr := s.journal.Job(ctx, u.JobID)
 	if rerr != nil {
 		return nil, errors.Join(err, rerr)

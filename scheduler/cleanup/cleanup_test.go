@@ -116,8 +116,12 @@ func (w *world) addJob(t *rapid.T, id string) {
 		must(t, w.journal.Send(ctx, journaltest.Send("r-"+id, u)))
 	}
 	outcomes := []journal.Outcome{
-		{}, {State: commit.Unknown}, {State: commit.Committed}, {State: commit.Refused},
-		{State: commit.Refused, Reason: commit.ReasonValidation}, {State: commit.Refused, Reason: commit.ReasonConflict},
+		{},
+		{State: commit.Unknown},
+		{State: commit.Committed},
+		{State: commit.Refused},
+		{State: commit.Refused, Reason: commit.ReasonValidation},
+		{State: commit.Refused, Reason: commit.ReasonConflict},
 		{State: commit.Refused, Reason: commit.ReasonValidation, Quarantine: true},
 	}
 	o := rapid.SampledFrom(outcomes).Draw(t, "outcome")

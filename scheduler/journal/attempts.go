@@ -125,7 +125,7 @@ func list[T any](rows *sql.Rows, err error, what string, scan func(scanner) (T, 
 	if err != nil {
 		return nil, problem("list", what, err)
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close()
 	var all []T
 	for rows.Next() {
 		v, err := scan(rows)

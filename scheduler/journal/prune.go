@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ func (j *SQLite) Prune(ctx context.Context, before time.Time) (int, error) {
 			return err
 		}
 		if n > 0 {
-			if err := setMeta(ctx, tx, "remembers_ms", fmt.Sprint(millis(before))); err != nil {
+			if err := setMeta(ctx, tx, "remembers_ms", strconv.FormatInt(millis(before), 10)); err != nil {
 				return err
 			}
 		}

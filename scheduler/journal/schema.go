@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
+	"strconv"
 
 	"github.com/google/uuid"
 )
@@ -111,7 +111,7 @@ func (j *SQLite) migrate(ctx context.Context, file string) error {
 		return err
 	}
 	if made {
-		if err := setMeta(ctx, tx, "remembers_ms", fmt.Sprint(millis(time.Now()))); err != nil {
+		if err := setMeta(ctx, tx, "remembers_ms", strconv.FormatInt(now(), 10)); err != nil {
 			return err
 		}
 	}
