@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -454,20 +453,4 @@ func TestRoot26_CopyServesForALostExecutor(t *testing.T) {
 	if h.catalogs.table.Rows("main") != 2*10*parts {
 		t.Fatalf("%d rows", h.catalogs.table.Rows("main"))
 	}
-}
-
-// waitFor asks the event loop until it says yes.
-func waitFor(t *testing.T, h *harness, yes func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for range 5000 {
-		ok := false
-		must(t, h.s.loop.call(t.Context(), func() { ok = yes() }))
-		if ok {
-			return
-		}
-		<-tick.C
-	}
-	t.Fatal("it didn't come to pass")
 }

@@ -261,7 +261,9 @@ func TestFiltersFindNaN(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := table([]plan.Column{
-		{Name: "id", Type: "BIGINT", FieldID: 1}, {Name: "d", Type: "DOUBLE", FieldID: 2}, {Name: "f", Type: "FLOAT", FieldID: 3},
+		{Name: "id", Type: "BIGINT", FieldID: 1},
+		{Name: "d", Type: "DOUBLE", FieldID: 2},
+		{Name: "f", Type: "FLOAT", FieldID: 3},
 		{Name: "s", Type: "STRUCT(x DOUBLE, y STRUCT(z FLOAT))", FieldID: 4},
 	}, plan.SourceFile{Path: path})
 	sliced, unnamed := src, src
@@ -289,8 +291,10 @@ func TestFilesWithoutFieldIDs(t *testing.T) {
 		"COPY (SELECT 1 AS id, 'a' AS old, {'q': 1} AS st) TO '%s/1.parquet'",
 		"COPY (SELECT 2 AS id, 'b' AS title, {'q': 2} AS st) TO '%s/2.parquet' (FIELD_IDS {id: 1, title: 2, st: 3})")
 	src := table([]plan.Column{
-		{Name: "id", Type: "BIGINT", FieldID: 1}, {Name: "title", Type: "VARCHAR", FieldID: 2},
-		{Name: "st", Type: "STRUCT(q INTEGER)", FieldID: 3}, {Name: "late", Type: "VARCHAR", FieldID: 4},
+		{Name: "id", Type: "BIGINT", FieldID: 1},
+		{Name: "title", Type: "VARCHAR", FieldID: 2},
+		{Name: "st", Type: "STRUCT(q INTEGER)", FieldID: 3},
+		{Name: "late", Type: "VARCHAR", FieldID: 4},
 	}, plan.SourceFile{Path: dir + "/1.parquet"}, plan.SourceFile{Path: dir + "/2.parquet"})
 	e := newEngine(t)
 	const query = "SELECT id, title, st.q, late " + fromT + " ORDER BY id"
