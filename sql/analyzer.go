@@ -73,7 +73,7 @@ type bound struct {
 	values bool
 }
 
-// bindQuery parses, rewrites and probes a query. values, if it isn't nil, may
+// bindQuery parses, rewrites and binds a query: by a probe, if it takes one. values, if it isn't nil, may
 // change the rows of a query that is a VALUES list, given by column, and says
 // whether it did.
 func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, session plan.Session, opts BindOptions, values func([][]node) bool) (*bound, error) {
@@ -113,6 +113,10 @@ func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, sess
 	}
 	if text(child(rootOf(tree), "from_table"), "type") == "SHOW_REF" && !strings.HasPrefix(b.sql, "SELECT") {
 		b.sql = "SELECT * FROM (" + b.sql + ")" // so that it can stand where a query can
+	}
+	if probe, ok := bindConstants(rootOf(tree)); ok && len(r.sources) == 0 {
+		b.probe = probe
+		return b, nil
 	}
 	b.probe, err = a.Binder.Probe(ctx, plan.ProbeRequest{SQL: b.sql, Sources: r.sources})
 	if err != nil {

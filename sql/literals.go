@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/apache/iceberg-go"
+
+	"github.com/firn-project/firn/plan"
 )
 
 // castStrings makes the strings of a VALUES list what their column is, where
@@ -185,4 +187,64 @@ func eachFits(items []any, to iceberg.Type) bool {
 		}
 	}
 	return true
+}
+
+// constantTypes are the types of literals, and of strings that are cast to
+// them, that bindConstants knows. A decimal's is known by its width and scale.
+var constantTypes = setOf("BOOLEAN INTEGER BIGINT HUGEINT FLOAT DOUBLE VARCHAR BLOB DATE TIME TIMESTAMP UUID")
+
+// bindConstants binds what needs no engine: a VALUES list, and nothing around
+// it, in which each column's items are literals of one and the same type. The
+// result is that of a probe. Whatever isn't plainly of that kind is left to the
+// probe, with its rules for rows of different types and its errors.
+func bindConstants(root node) (plan.ProbeResult, bool) {
+	from := child(root, "from_table")
+	if !plainValues(root) || len(list(root, "modifiers"))+len(list(child(root, "cte_map"), "map")) > 0 ||
+		len(list(root, "group_expressions"))+len(list(root, "group_sets"))+len(list(from, "expected_names"))+len(list(from, "expected_types")) > 0 {
+		return plan.ProbeResult{}, false
+	}
+	for _, part := range []string{"where_clause", "having", "qualify", "sample"} {
+		if root[part] != nil || from[part] != nil {
+			return plan.ProbeResult{}, false
+		}
+	}
+	items := valuesItems(list(from, "values"))
+	res := plan.ProbeResult{Columns: make([]plan.Column, len(items)), Deterministic: true, Why: "the query reads no source"}
+	for i, column := range items {
+		typ := constantType(column[0])
+		for _, n := range column {
+			if typ == "" || constantType(n) != typ {
+				return plan.ProbeResult{}, false
+			}
+		}
+		res.Columns[i] = plan.Column{Name: fmt.Sprintf("col%d", i), Type: typ}
+	}
+	return res, len(items) > 0
+}
+
+// constantType is the type of a literal, or of a string that is cast; empty for
+// everything else. Any string can be cast as far as binding is concerned: one
+// that has no such value fails when the query runs.
+func constantType(n node) string {
+	value, typ := child(n, "value"), child(child(n, "value"), "type")
+	if text(n, "class") == "CAST" {
+		c := child(n, "child")
+		if _, ok := stringOf(c); !ok {
+			return ""
+		}
+		value, typ = child(c, "value"), child(n, "cast_type")
+	} else if text(n, "class") != "CONSTANT" {
+		return ""
+	}
+	if null, ok := value["is_null"].(bool); null || !ok {
+		return ""
+	}
+	id, info := text(typ, "id"), child(typ, "type_info")
+	switch {
+	case id == "DECIMAL" && info != nil:
+		return fmt.Sprintf("DECIMAL(%v,%v)", info["width"], info["scale"])
+	case info == nil && constantTypes[id], info == nil && id == "TIMESTAMP WITH TIME ZONE":
+		return id
+	}
+	return ""
 }
