@@ -151,10 +151,16 @@ func (c *counter) Next() bool {
 // lake.air in it. It also gives the directory of the tables.
 func startCluster(b *testing.B) (*client.Client, string) {
 	b.Helper()
+	return startClusterOf(b, 0)
+}
+
+// startClusterOf is startCluster with a number of slots for each executor.
+func startClusterOf(b *testing.B, slots int) (*client.Client, string) {
+	b.Helper()
 	ctx := context.Background()
 	dir := b.TempDir()
 	warehouse := filepath.Join(dir, "warehouse")
-	cl, err := cluster.Start(ctx, cluster.Config{Dir: dir, Executors: 2, Catalogs: []catalog.Config{{
+	cl, err := cluster.Start(ctx, cluster.Config{Dir: dir, Executors: 2, SlotsPerExecutor: slots, Catalogs: []catalog.Config{{
 		Name: "lake", Type: "sql", URI: "sqlite://" + filepath.Join(dir, "catalog.db"), Warehouse: warehouse,
 	}}})
 	if err != nil {
