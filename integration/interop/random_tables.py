@@ -31,6 +31,7 @@ TEXTS = ["", " ", "a", "A", "null", "NULL", "NaN", "a/b=c%20d", "..", "ünïcød
          "a" * 16, "a" * 15 + "\U0010ffff\U0010ffff", "\ud7ff" * 17, "e\u0301", "0", "-1"]
 BLOBS = [b"", b"\x00", b"\xff" * 20, b"\xff" * 16, b"\x7f\xff" * 10, b"abc", b"\x00" * 40]
 EPOCH = datetime.datetime(1970, 1, 1)
+FILTERS_PER_COLUMN = 4
 PRIMITIVES = ["boolean", "int", "bigint", "float", "double", "decimal(4,1)", "decimal(9,2)", "decimal(18,0)", "decimal(18,6)", "decimal(38,10)", "decimal(38,0)", "date", "time",
               "timestamp", "timestamptz", "varchar", "varchar", "uuid", "blob", "fixed(3)"]
 
@@ -170,7 +171,7 @@ class Table:
         at = 0
         for _ in range(r.randint(1, 3)):
             n = r.choice([0, 1, 5, 40, 120])
-            how = r.choice(["values", "parquet", "parquet", "json" if self.flat() else "parquet", "csv" if self.flat() else "values", "table"])
+            how = r.choice(["values", "parquet", "parquet", "json" if self.flat(15) else "parquet", "csv" if self.flat() else "values", "table"])
             self.parts.append((how if n else "parquet", [[f"{at + k}"] + [value(r, t) for _, t in self.columns[1:]] for k in range(n)]))
             at += n
         self.nulls(r)
@@ -185,9 +186,10 @@ class Table:
                     for row in rows:
                         row[j] = only
 
-    def flat(self):
-        """Whether text files can carry the rows."""
-        return all(t in PRIMITIVES and t not in ("blob", "fixed(3)", "varchar", "float", "double") for _, t in self.columns)
+    def flat(self, digits=38):
+        """Whether text files can carry the rows. DuckDB reads decimals of JSON as floating-point numbers, so they have no more than 15 digits there."""
+        wide = lambda t: t.startswith("decimal") and int(t[8:].split(",")[0]) > digits
+        return all(t in PRIMITIVES and t not in ("blob", "fixed(3)", "varchar", "float", "double") and not wide(t) for _, t in self.columns)
 
     def ddl(self, declared=True):
         return "(" + ", ".join(f"{quoted(n)} {t if declared else duck_type(t)}" for n, t in self.columns) + ")"
@@ -315,9 +317,11 @@ def con_iceberg(tbl):
     return not any("decimal" in str(tbl.schema().find_field(f.source_id).field_type) and "truncate" in str(f.transform) for f in tbl.spec().fields)
 
 
-def before_1970(tbl):
-    """Columns that DuckDB's extension prunes wrongly: time transforms before 1970."""
-    return {tbl.schema().find_field(f.source_id).name for f in tbl.spec().fields if str(f.transform) in ("year", "month", "day", "hour")}
+def misread(tbl):
+    """Columns that DuckDB's extension prunes wrongly: time transforms before 1970, and buckets of UUIDs."""
+    source = lambda f: tbl.schema().find_field(f.source_id)
+    bucket = lambda f: str(source(f).field_type) == "uuid" and "bucket" in str(f.transform)
+    return {source(f).name for f in tbl.spec().fields if str(f.transform) in ("year", "month", "day", "hour") or bucket(f)}
 
 
 def check_filters(t, tbl, con, full):
@@ -329,19 +333,20 @@ def check_filters(t, tbl, con, full):
         values = full.column(f.name).to_pylist()
         if str(f.field_type) == "uuid":
             values = [None if v is None else v if isinstance(v, uuid.UUID) else uuid.UUID(bytes=bytes(v)) if isinstance(v, bytes) else uuid.UUID(v) for v in values]
-        for expr, pred, py in readers.filters(f.name, f.field_type, values):
+        asked = readers.filters(f.name, f.field_type, values)
+        for expr, pred, py in random.Random(f"{t.name}/{f.name}").sample(asked, min(FILTERS_PER_COLUMN, len(asked))):
             want = sorted(i for i, v in zip(ids, values) if py(v))
             nan = not isinstance(expr, (ex.IsNull, ex.NotNull, ex.IsNaN))
             try:
                 got = tbl.scan(row_filter=expr, selected_fields=("id", f.name)).to_arrow()
             except OverflowError:
                 got = None  # PyIceberg steps to the day before the year 1 when it projects a filter
-            if str(f.field_type) == "uuid" and any(p.source_id == f.field_id for p in tbl.spec().fields):
-                got = None  # PyIceberg 0.12.0 loses rows: it compares a partition's bytes with the literal's UUID
+            if got is not None and readers.by_uuid(tbl, f, expr):
+                got = None
             if got is not None:
                 have = sorted(i for i, v in zip(got.column("id").to_pylist(), got.column(f.name).to_pylist()) if not (nan and isinstance(v, float) and math.isnan(v)))
                 readers.same(f"PyIceberg {expr}", have, want)
-            if con_iceberg(tbl) and f.name not in before_1970(tbl):
+            if con_iceberg(tbl) and f.name not in misread(tbl):
                 have = [row[0] for row in con.execute(f"SELECT id FROM iceberg_scan('{tbl.metadata_location}') WHERE {pred} ORDER BY id").fetchall()]
                 readers.same(f"DuckDB {pred}", have, want)
             n += 1

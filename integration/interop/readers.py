@@ -30,17 +30,26 @@ FILTERS_PER_COLUMN = 10
 # Tables whose filters DuckDB 1.5.5 gets wrong, by its own fault: PyIceberg's answers to the same filters are right, and the
 # partition values are those of the spec (floor, not truncation towards zero). Filters on these columns are counted, not compared.
 BEFORE_1970 = "DuckDB's iceberg extension truncates time transforms towards zero before 1970 (duckdb-iceberg 1361), so pruning loses rows"
+BUCKET_UUID = "DuckDB's iceberg extension hashes a UUID otherwise than the spec (its test vector: f79c3e09-677c-4bbd-a479-3f349cb785e7 is 1488055340)"
 DUCKDB_DEFECTS = {
     "by_day_ts.k": BEFORE_1970,
     "by_day_tstz.k": BEFORE_1970,
     "by_month_ts.k": BEFORE_1970,
     "by_hour_ts.k": BEFORE_1970,
+    "by_bucket_uuid.k": BUCKET_UUID,
     "by_truncate_decimal.k": "DuckDB's iceberg extension fails with an internal error on truncate of negative decimals",
 }
 
 # Columns that PyIceberg 0.12.0 reads wrong: it makes an empty list of a null list of structs. pyarrow reads the same file right, so its
 # column is taken instead.
 PYICEBERG_DEFECTS = {"all_types.nested"}
+
+
+def by_uuid(tbl, field, expr):
+    """Whether PyIceberg 0.12.0 loses rows by the filter: expression_evaluator(Schema(k uuid), EqualTo("k", u))(Record(u)) is False, since
+    its literal is bytes and a partition's value, of fixed(16) with the logical type uuid as in the spec, is read as a UUID."""
+    identity = any(p.source_id == field.field_id and str(p.transform) == "identity" for p in tbl.spec().fields)
+    return str(field.field_type) == "uuid" and identity and not isinstance(expr, (ex.IsNull, ex.NotNull))
 
 
 def canon(v):
@@ -59,7 +68,7 @@ def canon(v):
     if isinstance(v, (datetime.date, datetime.time)):
         return ("t", v.isoformat())
     if isinstance(v, uuid.UUID):
-        return ("uuid", str(v))
+        return str(v)  # as DuckDB gives it inside nested values
     if isinstance(v, (bytes, bytearray, memoryview)):
         return ("bytes", bytes(v).hex())
     if isinstance(v, dict):
@@ -77,7 +86,7 @@ def column(arrow, name, typ):
         # Arrow and DuckDB differ in how they show an empty map and a null one.
         return [None if v is None else ("map", tuple(sorted(((canon(a), canon(b)) for a, b in v), key=repr))) for v in col.to_pylist()]
     if str(typ) == "uuid":
-        return [v if v is None else ("uuid", str(v if isinstance(v, (str, uuid.UUID)) else uuid.UUID(bytes=bytes(v)))) for v in col.to_pylist()]
+        return [v if v is None else str(v if isinstance(v, (str, uuid.UUID)) else uuid.UUID(bytes=bytes(v))) for v in col.to_pylist()]
     return [canon(v) for v in col.to_pylist()]
 
 
@@ -166,11 +175,12 @@ def check_filters(tbl, duck, full, key):
         keys = column(full, key.name, key.field_type)
         for expr, pred, py in filters(f.name, f.field_type, raw):
             want = sorted(((canon(v), k) for v, k in zip(raw, keys) if py(v)), key=repr)
-            got = tbl.scan(row_filter=expr).to_arrow()
-            have = sorted(zip(column(got, f.name, f.field_type), column(got, key.name, key.field_type)), key=repr)
-            if not isinstance(expr, (ex.IsNull, ex.NotNull, ex.IsNaN)):
-                have = drop_nan(have)
-            same(f"PyIceberg {expr}", have, want)
+            if not by_uuid(tbl, f, expr):
+                got = tbl.scan(row_filter=expr, selected_fields=tuple(dict.fromkeys((f.name, key.name)))).to_arrow()
+                have = sorted(zip(column(got, f.name, f.field_type), column(got, key.name, key.field_type)), key=repr)
+                if not isinstance(expr, (ex.IsNull, ex.NotNull, ex.IsNaN)):
+                    have = drop_nan(have)
+                same(f"PyIceberg {expr}", have, want)
             if duck is not None and f"{tbl.name()[-1]}.{f.name}" not in DUCKDB_DEFECTS:
                 names = ", ".join(f'"{name}"' for name in dict.fromkeys((f.name, key.name)))
                 got = duck.execute(f'SELECT {names} FROM iceberg_scan(\'{tbl.metadata_location}\') WHERE {pred}').to_arrow_table()

@@ -47,6 +47,18 @@ CREATE TABLE lake.suite.by_bucket_decimal (k decimal(12,3), n bigint) PARTITIONE
 INSERT INTO lake.suite.by_bucket_decimal SELECT ((i - 30) * 1.125)::decimal(12,3), i FROM range(60) t(i);
 CREATE TABLE lake.suite.by_bucket_uuid (k uuid, n bigint) PARTITIONED BY (bucket(4, k));
 INSERT INTO lake.suite.by_bucket_uuid SELECT md5(i::varchar)::uuid, i FROM range(60) t(i);
+INSERT INTO lake.suite.by_bucket_uuid VALUES (null, 1000), ('00000000-0000-0000-0000-000000000000', 1001), ('ffffffff-ffff-ffff-ffff-ffffffffffff', 1002);
+CREATE TABLE lake.suite.by_identity_uuid (k uuid, n bigint) PARTITIONED BY (k);
+INSERT INTO lake.suite.by_identity_uuid VALUES ('123e4567-e89b-12d3-a456-426614174000', 1), ('00000000-0000-0000-0000-000000000000', 2), (null, 3), ('ffffffff-ffff-ffff-ffff-ffffffffffff', 4), ('80000000-0000-0000-0000-000000000000', 5), ('123e4567-e89b-12d3-a456-426614174000', 6);
+CREATE TABLE lake.suite.nested_uuid (n bigint, s struct(u uuid), l uuid[], m map(varchar, uuid));
+INSERT INTO lake.suite.nested_uuid VALUES (1, {'u': '123e4567-e89b-12d3-a456-426614174000'}, ['00000000-0000-0000-0000-000000000000', null], map{'k': 'ffffffff-ffff-ffff-ffff-ffffffffffff'}), (2, null, null, null), (3, {'u': null}, [], map{});
+
+-- Format version 1.
+CREATE TABLE lake.suite.version_1 (k string, x double, n bigint) PARTITIONED BY (k) TBLPROPERTIES ('format-version' = '1');
+INSERT INTO lake.suite.version_1 VALUES ('a', 1.5, 1), ('', 'nan'::double, 2), (null, null, 3), ('ü 雪/=%', -1.5, 4), ('a', 2.5, 5);
+INSERT INTO lake.suite.version_1 VALUES ('a', 0, 6), (null, 1, 7);
+CREATE TABLE lake.suite.version_1_month (k timestamp, n bigint) PARTITIONED BY (month(k)) TBLPROPERTIES ('format-version' = '1');
+INSERT INTO lake.suite.version_1_month SELECT TIMESTAMP '2001-01-31 23:59:59.999999' + to_days((i * 11)::int), i FROM range(20) t(i);
 
 CREATE TABLE lake.suite.by_truncate_int (k int, n bigint) PARTITIONED BY (truncate(10, k));
 INSERT INTO lake.suite.by_truncate_int SELECT (i - 35)::int, i FROM range(70) t(i);
