@@ -46,8 +46,7 @@ func (t *Table) Build(ctx context.Context, m commit.Metadata, units []commit.Uni
 	b.pending.abort()
 	if err != nil {
 		t.merger.forget(b.id.String())
-		err = newError(commit.CodeCatalog, "prepare commit to", t.name.String(), err)
-		return commit.Request{}, errors.Join(err, t.remove(ctx, b.paths))
+		return commit.Request{}, errors.Join(buildError(t.name, err), t.remove(ctx, b.paths))
 	}
 	return r, nil
 }

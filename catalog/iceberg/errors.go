@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
 )
 
 // newError makes an error for a person with the registry's hint. An error that
@@ -23,6 +24,19 @@ func newError(code commit.Code, op, object string, cause error) error {
 	}
 	info, _ := commit.Explain(string(code))
 	return &commit.Error{Code: code, Op: op, Object: object, Cause: cause, Hint: info.Hint}
+}
+
+// buildError is why no request could be built. Only what another try can't change
+// has a reason to refuse.
+func buildError(table commit.TableName, err error) error {
+	if errors.Is(err, objstore.ErrPermission) {
+		info, _ := commit.Explain(string(commit.CodeStoragePermission))
+		return &commit.Error{
+			Code: commit.CodeStoragePermission, Op: "prepare commit to", Object: table.String(), Reason: commit.ReasonPermission,
+			Cause: err, Hint: info.Hint,
+		}
+	}
+	return newError(commit.CodeCatalog, "prepare commit to", table.String(), err)
 }
 
 // TableNotFound is the error for a table that a catalog doesn't have. It wraps
