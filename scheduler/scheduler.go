@@ -178,16 +178,17 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CloseTimeout)
 	defer cancel()
 	var open []*job
-	_ = s.loop.call(ctx, func() {
+	if s.loop.call(ctx, func() {
 		s.state.closing = true
 		for _, j := range s.state.byKey {
 			s.failJob(j, errClosing())
 			open = append(open, j)
 		}
 		s.releasePolls()
-	})
-	for _, j := range open {
-		s.awaitSettled(ctx, j)
+	}) == nil {
+		for _, j := range open {
+			s.awaitSettled(ctx, j)
+		}
 	}
 	stopped := make(chan struct{})
 	go func() { s.server.GracefulStop(); close(stopped) }()
