@@ -121,6 +121,8 @@ func TestAbortCommitsNothing(t *testing.T) {
 	if err := w.Write(ints(1)); err != nil {
 		t.Fatal(err)
 	}
+	// A stream that is aborted before the server has heard of it never gets there.
+	<-f.putBegun
 	if err := w.Abort(); err != nil {
 		t.Fatal(err)
 	}

@@ -37,10 +37,10 @@ type fake struct {
 	partitions map[string][]arrow.RecordBatch
 	putError   error
 
-	mu       sync.Mutex
-	executed []*firnpb.ExecuteRequest
-	uploaded []arrow.RecordBatch
-	putDone  chan struct{}
+	mu                sync.Mutex
+	executed          []*firnpb.ExecuteRequest
+	uploaded          []arrow.RecordBatch
+	putBegun, putDone chan struct{}
 }
 
 // serve starts the fake and a client of it; both end with the test.
@@ -58,7 +58,7 @@ func (f *fake) serve(t *testing.T, opts ...client.Option) *client.Client {
 		defer close(served)
 		_ = srv.Serve(lis) // Stop ends it
 	}()
-	f.addr, f.putDone = lis.Addr().String(), make(chan struct{}, 1)
+	f.addr, f.putBegun, f.putDone = lis.Addr().String(), make(chan struct{}, 1), make(chan struct{}, 1)
 	c, err := client.Dial(t.Context(), f.addr, opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +111,7 @@ func (f *fake) DoGet(t *flight.Ticket, s flight.FlightService_DoGetServer) error
 }
 
 func (f *fake) DoPut(s flight.FlightService_DoPutServer) error {
+	f.putBegun <- struct{}{}
 	defer func() { f.putDone <- struct{}{} }()
 	if f.putError != nil {
 		return f.putError
