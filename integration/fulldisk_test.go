@@ -3,6 +3,7 @@
 package integration_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,7 @@ import (
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", dir).CombinedOutput(); err != nil {
-		t.Skipf("NOT HAD: a small disk, mount -t tmpfs, %v: %s", err, strings.TrimSpace(string(out)))
+		notHad(t, "small-disk", "mount -t tmpfs", fmt.Sprintf("%v: %s", err, strings.TrimSpace(string(out))))
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
@@ -57,4 +58,19 @@ func TestFullDisk(t *testing.T) {
 	if len(n) != 1 || n[0].N != 2 {
 		t.Errorf("after the next write the table has %v rows, want 2", n)
 	}
+}
+
+// notHad says what a test can't have here, and fails unless not-had.txt gives the
+// reason.
+func notHad(t *testing.T, name, command, problem string) {
+	t.Helper()
+	reasons, err := os.ReadFile("not-had.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := fmt.Sprintf("NOT HAD: %s, %s, %s", name, command, problem)
+	if strings.Contains("\n"+string(reasons), "\n"+name+":") {
+		t.Skip(said)
+	}
+	t.Fatal(said)
 }
