@@ -46,7 +46,9 @@ type job struct {
 	origin commit.Seat
 	// resume is what the journal has of a job that an earlier process ran; nil
 	// once it is taken up.
-	resume   *resume
+	resume *resume
+	// lost: the journal is a copy that was made while the job ran.
+	lost     bool
 	planText string
 	table    string
 	graph    *graph.Graph

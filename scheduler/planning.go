@@ -150,7 +150,9 @@ func (s *Scheduler) lookup(ctx context.Context, j *job) (*commit.Report, error) 
 	}
 	return &commit.Report{
 		JobID: j.id, Key: j.key, Table: j.target, Format: pinned.Format, Operation: commit.OperationAppend,
-		State: commit.CommitCommitted, Deduplicated: true, RolledBack: !landed.InHead,
+		// What the ledger alone knows has no snapshot, and nothing says that it
+		// was rolled back.
+		State: commit.CommitCommitted, Deduplicated: true, RolledBack: !landed.InHead && landed.SnapshotID != "",
 		Rows: landed.Rows, Files: landed.Files, Bytes: landed.Bytes, SnapshotID: landed.SnapshotID, CommittedAt: landed.CommittedAt,
 	}, nil
 }
@@ -159,16 +161,7 @@ func (s *Scheduler) lookup(ctx context.Context, j *job) (*commit.Report, error) 
 // on would it be? A key that is known to be older than every record of it is
 // refused.
 func (s *Scheduler) lookToken(ctx context.Context, j *job, token commit.Token) (landed commit.Landed, ok bool, origin commit.Seat, err error) {
-	table, err := s.cfg.Catalogs.OpenTable(ctx, j.target)
-	if err != nil {
-		return landed, false, origin, err
-	}
-	defer func() {
-		if cerr := table.Close(); cerr != nil {
-			s.log.Warn("closing a table failed", slog.Any("error", cerr))
-		}
-	}()
-	meta, err := table.Read(ctx)
+	meta, err := s.readTable(ctx, j.target)
 	if err != nil {
 		return landed, false, origin, err
 	}

@@ -105,6 +105,7 @@ func (s *Scheduler) recoverJob(ctx context.Context, rec journal.Job) (*job, erro
 	if err != nil {
 		return nil, fmt.Errorf("take up job %s: %w", rec.ID, err)
 	}
+	j.lost = rec.Lost || sealed && s.isLost(u)
 	if st, err := recorded(rec); err == nil {
 		j.revision = st.GetRevision() + 1<<32 // above what the earlier process told
 	}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -45,7 +46,8 @@ func (s *Scheduler) tidy() {
 // known may have done something about it since.
 func (s *Scheduler) resolveUnits(ctx context.Context) {
 	units, err := s.journal.Units(ctx, true)
-	if err != nil {
+	running, rerr := s.runningJobs(ctx)
+	if err := errors.Join(err, rerr); err != nil {
 		s.log.Warn("units not listed", slog.Any("error", err))
 		return
 	}
@@ -53,13 +55,92 @@ func (s *Scheduler) resolveUnits(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if u.State != journal.UnitUnknown && !u.Quarantine {
+		if u.State != journal.UnitUnknown && !u.Quarantine && (!s.isLost(u) || running[u.JobID]) {
 			continue
 		}
 		if _, err := s.resolveUnit(ctx, u); err != nil {
 			s.log.Warn("unit not looked up", slog.String("job_id", u.JobID), slog.Any("error", err))
 		}
 	}
+}
+
+// runningJobs are the jobs that run, but for those that only wait until somebody
+// finds out what became of their commit.
+func (s *Scheduler) runningJobs(ctx context.Context) (map[string]bool, error) {
+	running := map[string]bool{}
+	err := s.loop.call(ctx, func() {
+		for _, j := range s.state.byKey {
+			running[j.id] = j.commitState() != commit.CommitUnknown
+		}
+	})
+	return running, err
+}
+
+// isLost says whether what became of a unit may be lost: it was sealed in an
+// earlier incarnation of the journal, and this one is a copy.
+func (s *Scheduler) isLost(u journal.Unit) bool {
+	return u.Incarnation != s.journal.Incarnation() && u.State != journal.UnitCommitted && u.State != journal.UnitDropped
+}
+
+// countLost makes a unit whose journal was restored one that may have been sent:
+// nothing of it is stopped or deleted before a read shows that every request
+// which may have been lost with the journal is dead.
+func (s *Scheduler) countLost(ctx context.Context, u journal.Unit) (journal.Unit, error) {
+	if !s.isLost(u) {
+		return u, nil
+	}
+	r, err := s.lostSends(ctx, u.Table, u.TableUUID, u.Branch, u.Token)
+	if err != nil {
+		return u, err
+	}
+	if err := s.journal.Lost(ctx, u.JobID, lostRecord(r)); err != nil {
+		return u, err
+	}
+	s.log.Warn("a commit may have been sent by the journal that this one is a copy of", slog.String("job_id", u.JobID),
+		slog.String("table", u.Table.String()), slog.Int64("seat", r.Seat.Number))
+	return s.journal.Unit(ctx, u.JobID)
+}
+
+// lostSends reads a table for commit.LostSends. Seats of another table of the
+// name say nothing: there the request is never dead.
+func (s *Scheduler) lostSends(ctx context.Context, name commit.TableName, uuid, branch string, token commit.Token) (commit.Request, error) {
+	meta, err := s.readTable(ctx, name)
+	if err != nil {
+		return commit.Request{}, fmt.Errorf("look how far table %s was when the journal was restored: %w", name, err)
+	}
+	r := commit.LostSends(meta, branch, token)
+	r.ID = newID("lost-")
+	if meta.UUID() != uuid {
+		r.Seat = commit.Seat{}
+	}
+	return r, nil
+}
+
+func lostRecord(r commit.Request) journal.Send {
+	return journal.Send{RequestID: r.ID, Head: r.Head, Seat: r.Seat, Tokens: r.Tokens, At: time.Now()}
+}
+
+// readTable reads a table once.
+func (s *Scheduler) readTable(ctx context.Context, name commit.TableName) (commit.Metadata, error) {
+	table, err := s.cfg.Catalogs.OpenTable(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if cerr := table.Close(); cerr != nil {
+			s.log.Warn("closing a table failed", slog.Any("error", cerr))
+		}
+	}()
+	return table.Read(ctx)
+}
+
+// outcomeRecord is an outcome as the journal keeps it.
+func outcomeRecord(o commit.Outcome) journal.Outcome {
+	out := journal.Outcome{State: o.State, Reason: o.Reason, Quarantine: o.Quarantine, Other: o.OtherSubmission, LedgerOnly: o.LedgerOnly}
+	if o.Err != nil {
+		out.Cause = o.Err.Error()
+	}
+	return out
 }
 
 // resolveUnit reads the table once and records what it proves of the unit. The
@@ -79,6 +160,9 @@ func (s *Scheduler) resolveLocked(ctx context.Context, jobID string) (commit.Out
 	if err != nil {
 		return commit.Outcome{}, err
 	}
+	if u, err = s.countLost(ctx, u); err != nil {
+		return commit.Outcome{}, err
+	}
 	if u.State != journal.UnitUnknown && u.State != journal.UnitSent && !u.Quarantine {
 		return commit.Outcome{}, nil
 	}
@@ -89,11 +173,7 @@ func (s *Scheduler) resolveLocked(ctx context.Context, jobID string) (commit.Out
 	if u.State == journal.UnitRefused && o.State == commit.Refused {
 		o.Reason = u.Reason
 	}
-	out := journal.Outcome{State: o.State, Reason: o.Reason, Other: o.OtherSubmission}
-	if o.Err != nil {
-		out.Cause = o.Err.Error()
-	}
-	if err := s.journal.Outcome(ctx, u.JobID, out); err != nil {
+	if err := s.journal.Outcome(ctx, u.JobID, outcomeRecord(o)); err != nil {
 		return o, err
 	}
 	s.log.Info("commit unit resolved", slog.String("job_id", u.JobID), slog.String("state", string(o.State)), slog.String("reason", string(o.Reason)))
@@ -195,7 +275,7 @@ func reportFor(u journal.Unit, o commit.Outcome) commit.Report {
 		r.State = commit.CommitCommitted
 		r.Rows, r.Files, r.Bytes = u.Rows, u.Files, u.Bytes
 		r.SnapshotID, r.CommittedAt = o.Landed.SnapshotID, o.Landed.CommittedAt
-		if o.OtherSubmission {
+		if o.OtherSubmission || o.LedgerOnly && o.Deduplicated {
 			r.Rows, r.Files, r.Bytes = o.Landed.Rows, o.Landed.Files, o.Landed.Bytes
 		}
 	case commit.Refused:

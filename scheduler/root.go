@@ -36,6 +36,10 @@ type rootRun struct {
 	// sent are the requests that it may have sent.
 	sealed *journal.Unit
 	sent   []commit.Request
+	// lost: the journal is a copy, and what it lost may have sent the unit.
+	// uncounted stands for those requests until the unit is sealed here.
+	lost      bool
+	uncounted *commit.Request
 	// verified is what a dry run stopped with.
 	verified *commit.Unit
 }
@@ -51,7 +55,7 @@ func (s *Scheduler) startRoot(j *job, a graph.RunSchedulerRoot) {
 	views := j.graph.Stages()
 	final := views[len(views)-1]
 	r := &rootRun{
-		s: s, job: j, epoch: a.Epoch, inputs: a.Inputs,
+		s: s, job: j, epoch: a.Epoch, inputs: a.Inputs, lost: j.lost,
 		expected: committer.Counts{Files: int64(final.Files), Rows: final.Rows},
 	}
 	if j.resume != nil {
@@ -91,8 +95,8 @@ func (r *rootRun) mayStart(ctx context.Context) bool {
 				r.locations = r.s.locations(r.job, r.inputs, time.Now().Add(ticketTTL))
 			}
 		}
-		if ok && len(r.sent) > 0 {
-			// An earlier process has passed the point of no return.
+		if ok && (len(r.sent) > 0 || r.lost && r.sealed != nil) {
+			// An earlier process has passed the point of no return, or may have.
 			r.s.apply(r.job, graph.RootSealed{Epoch: r.epoch})
 			r.s.apply(r.job, graph.RootInFlight{Epoch: r.epoch})
 		}
@@ -145,6 +149,15 @@ func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 	r.s.running.Store(r.job.id, r)
 	defer r.s.running.CompareAndDelete(r.job.id, r)
 	sent = len(r.sent) > 0
+	if r.lost {
+		unsure := commit.CommitNone
+		if r.sealed != nil {
+			unsure = commit.CommitUnknown
+		}
+		if err := r.countLost(ctx); err != nil {
+			return commit.Report{JobID: r.job.id, Key: r.job.key, Table: target.Target.Name, State: unsure}, err
+		}
+	}
 	floor, err := r.s.journal.LowestOrigin(ctx, target.Target.UUID, r.job.id)
 	if err != nil {
 		return commit.Report{JobID: r.job.id, Key: r.job.key, Table: target.Target.Name, State: commit.CommitNone}, err
@@ -169,6 +182,26 @@ func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 		report.Rows, report.Files, report.Bytes = u.Rows, int64(len(u.Files)), u.Bytes
 	}
 	return report, err
+}
+
+// countLost adds the requests that may have been lost with the journal to those
+// that were sent.
+func (r *rootRun) countLost(ctx context.Context) error {
+	if r.sealed != nil {
+		u, err := r.s.countLost(ctx, *r.sealed)
+		if err != nil {
+			return err
+		}
+		sends, err := r.s.journal.Sends(ctx, u.Token)
+		r.sealed, r.sent = &u, requestsOf(sends, u.Branch)
+		return err
+	}
+	c := r.job.planned.Commit()
+	req, err := r.s.lostSends(ctx, c.Target.Name, c.Target.UUID, c.Branch, r.job.token)
+	if err == nil {
+		r.uncounted, r.sent = &req, append(r.sent, req)
+	}
+	return err
 }
 
 // passNoReturn asks the graph for leave to send. From its yes on no cancel
@@ -367,12 +400,14 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 	if err != nil {
 		return err
 	}
-	if running, ok := r.s.running.Load(u.JobID); ok {
-		if root := running.(*rootRun); root.job.dryRun {
-			root.verified = &u
+	running, _ := r.s.running.Load(u.JobID)
+	run, isRun := running.(*rootRun)
+	if isRun {
+		if run.job.dryRun {
+			run.verified = &u
 			return errDryRun
 		}
-		if err := running.(*rootRun).seal(ctx); err != nil {
+		if err := run.seal(ctx); err != nil {
 			return err
 		}
 	}
@@ -386,7 +421,14 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 		target := c.(*plan.Commit).Target
 		sealed.SchemaJSON, sealed.SpecJSON = target.SchemaJSON, target.SpecJSON
 	}
-	return r.s.journal.Seal(ctx, sealed, manifest)
+	if err := r.s.journal.Seal(ctx, sealed, manifest); err != nil || !isRun || run.uncounted == nil {
+		return err
+	}
+	// What is counted as sent is past its point of no return.
+	if err := r.s.journal.Lost(ctx, u.JobID, lostRecord(*run.uncounted)); err != nil {
+		return err
+	}
+	return run.passNoReturn(ctx)
 }
 
 // RecordSend implements committer.Recorder.
@@ -399,11 +441,7 @@ func (r recorder) RecordSend(ctx context.Context, req commit.Request) error {
 
 // RecordOutcome implements committer.Recorder.
 func (r recorder) RecordOutcome(ctx context.Context, u commit.Unit, o commit.Outcome) error {
-	out := journal.Outcome{State: o.State, Reason: o.Reason, Quarantine: o.Quarantine, Other: o.OtherSubmission}
-	if o.Err != nil {
-		out.Cause = o.Err.Error()
-	}
-	return r.s.journal.Outcome(ctx, u.JobID, out)
+	return r.s.journal.Outcome(ctx, u.JobID, outcomeRecord(o))
 }
 
 // encodeFiles writes files as the Arrow IPC stream of a file manifest.

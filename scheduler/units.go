@@ -34,12 +34,8 @@ func (s *Scheduler) ListUnits(ctx context.Context, r *firnpb.ListUnitsRequest) (
 	if err != nil {
 		return nil, err
 	}
-	running := map[string]bool{}
-	if err := s.loop.call(ctx, func() {
-		for _, j := range s.state.byKey {
-			running[j.id] = j.commitState() != commit.CommitUnknown
-		}
-	}); err != nil {
+	running, err := s.runningJobs(ctx)
+	if err != nil {
 		return nil, err
 	}
 	resp := &firnpb.ListUnitsResponse{}
@@ -111,6 +107,9 @@ func (s *Scheduler) DriveUnit(ctx context.Context, r *firnpb.DriveUnitRequest) (
 	}
 	// What the unit was before the lock may have changed.
 	if u, err = s.journal.Unit(ctx, u.JobID); err != nil {
+		return nil, err
+	}
+	if u, err = s.countLost(ctx, u); err != nil {
 		return nil, err
 	}
 	switch r.GetAction() {

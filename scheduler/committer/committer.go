@@ -138,24 +138,6 @@ func (c *Committer) Close(ctx context.Context) {
 	c.running.Wait()
 }
 
-// Lookup looks a token up in the table: in its snapshots and in its ledger. What
-// the ledger alone knows has no snapshot, and counts as not rolled back, since
-// nothing says otherwise.
-func (c *Committer) Lookup(ctx context.Context, name commit.TableName, token commit.Token) (commit.Landed, bool, error) {
-	table, err := c.cfg.Open(ctx, name)
-	if err != nil {
-		return commit.Landed{}, false, err
-	}
-	defer c.closeTable(table)
-	meta, err := table.Read(ctx)
-	if err != nil {
-		return commit.Landed{}, false, err
-	}
-	landed, ok := commit.FindToken(meta, commit.MainBranch, token)
-	landed.InHead = landed.InHead || ok && landed.SnapshotID == ""
-	return landed, ok, nil
-}
-
 // submit queues the unit at its table's owner and waits for the outcome.
 //
 // The end of ctx, of the committer or of the time in the queue takes the unit

@@ -45,19 +45,6 @@ func TestRunCommitsOnce(t *testing.T) {
 	if l.c.Applied() != 1 {
 		t.Errorf("%d commits", l.c.Applied())
 	}
-	tok := commit.NewToken(commit.TokenInput{Key: "k", TableUUID: l.c.UUID(), Branch: "main"})
-	if landed, ok, err := l.com.Lookup(t.Context(), committest.Name, tok); err != nil || !ok || landed.SnapshotID != rep.SnapshotID {
-		t.Errorf("lookup: %+v %v %v", landed, ok, err)
-	}
-	if _, ok, err := l.com.Lookup(t.Context(), committest.Name, commit.Token{}); err != nil || ok {
-		t.Errorf("lookup of nothing: %v %v", ok, err)
-	}
-	// When the snapshot has expired the ledger still knows.
-	l.c.Foreign("main")
-	l.c.Expire()
-	if landed, ok, err := l.com.Lookup(t.Context(), committest.Name, tok); err != nil || !ok || landed.SnapshotID != "" || !landed.InHead || landed.Seat.Number == 0 {
-		t.Errorf("lookup in the ledger: %+v %v %v", landed, ok, err)
-	}
 }
 
 func TestRunReadsBeforeItSends(t *testing.T) {
@@ -232,9 +219,6 @@ func TestOpenGoesByTheRulesOfARead(t *testing.T) {
 		<-time.After(2 * time.Minute) // the table is closed when it is idle
 		fails, failure = 1<<30, commit.ErrTableNotFound
 		if _, err := com.Run(t.Context(), l.root("j2", "k2")); commit.ReasonOf(err) != commit.ReasonTableChanged {
-			t.Errorf("%v", err)
-		}
-		if _, _, err := com.Lookup(t.Context(), committest.Name, commit.Token{}); !errors.Is(err, commit.ErrTableNotFound) {
 			t.Errorf("%v", err)
 		}
 	})

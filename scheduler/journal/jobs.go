@@ -7,14 +7,14 @@ import (
 	"fmt"
 )
 
-const jobColumns = `id, namespace, key, fingerprint, statement, sql, tbl, state, commit_state, error, status, submitted_ms, ended_ms`
+const jobColumns = `id, namespace, key, fingerprint, statement, sql, tbl, state, commit_state, error, status, submitted_ms, ended_ms, lost`
 
 // PutJob implements Journal.
 func (j *SQLite) PutJob(ctx context.Context, r Job) error { return j.Write(ctx, Batch{Jobs: []Job{r}}) }
 
 func putJob(ctx context.Context, tx *sql.Tx, r Job) error {
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO jobs (`+jobColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)
+		INSERT INTO jobs (`+jobColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,0)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, commit_state = excluded.commit_state,
 			error = excluded.error, status = excluded.status, tbl = excluded.tbl, ended_ms = excluded.ended_ms`,
 		r.ID, r.Namespace, r.Key, r.Fingerprint, r.Statement, r.SQL, r.Table, r.State, string(r.Commit), r.Error, blob(r.Status),
@@ -74,7 +74,7 @@ func scanJob(s scanner) (Job, error) {
 	var r Job
 	var submitted, ended int64
 	err := s.Scan(&r.ID, &r.Namespace, &r.Key, &r.Fingerprint, &r.Statement, &r.SQL, &r.Table, &r.State,
-		(*string)(&r.Commit), &r.Error, &r.Status, &submitted, &ended)
+		(*string)(&r.Commit), &r.Error, &r.Status, &submitted, &ended, &r.Lost)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}

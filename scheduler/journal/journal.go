@@ -73,6 +73,12 @@ type Journal interface {
 	// Send writes that a request is about to be sent. Each of its tokens must be
 	// that of a sealed unit; when several jobs sealed one, the last is meant.
 	Send(ctx context.Context, s Send) error
+	// Lost writes that requests for the unit of a job may have been sent by an
+	// earlier incarnation of the journal, of which this one has no record: s
+	// stands for all of them (commit.LostSends). The unit belongs to this
+	// incarnation from then on; one that was refused is unknown again. One that
+	// was committed or dropped stays as it is.
+	Lost(ctx context.Context, jobID string, s Send) error
 	// Outcome writes how the unit of a job ended, or that it isn't known.
 	Outcome(ctx context.Context, jobID string, o Outcome) error
 	// Drop writes that a unit's files were given up. It refuses, with
@@ -83,14 +89,17 @@ type Journal interface {
 	// decides in the same transaction: for a job that runs, and for a unit that
 	// is sealed, sent or unknown, it refuses with ErrNotDroppable; for a unit that was
 	// committed it does so unless the caller has compared the paths with what
-	// the table holds (loser).
+	// the table holds (loser), which nobody can when only the table's ledger
+	// knows the commit. Files of a job that ran when this copy of a journal was
+	// made stay until its unit is sealed here.
 	Deleting(ctx context.Context, jobID string, paths []string, loser bool) error
 	// Deleted lists the files of a job that Deleting named.
 	Deleted(ctx context.Context, jobID string) ([]string, error)
 	// Unit reads the unit of a job.
 	Unit(ctx context.Context, jobID string) (Unit, error)
 	// Unresolved names the job whose unit of this token was sent and may be in
-	// the table, or may still get there; empty when there is none.
+	// the table, or may still get there; empty when there is none. A unit of an
+	// earlier incarnation that is sealed or refused counts as sent.
 	Unresolved(ctx context.Context, t commit.Token) (jobID string, err error)
 	// Units lists units, oldest first: all, or those that wait to be driven.
 	Units(ctx context.Context, all bool) ([]Unit, error)
@@ -235,6 +244,9 @@ type Job struct {
 	Submission []byte
 	// Ended is zero while the job runs.
 	Submitted, Ended time.Time
+	// Lost is the journal's: the job ran when the copy was made that this journal
+	// goes on from, so that its unit may have been sealed and sent since.
+	Lost bool
 }
 
 // Filter picks jobs.
@@ -282,13 +294,15 @@ type Unit struct {
 	Sealed               time.Time
 	// Origin is commit.Unit's.
 	Origin commit.Seat
+	// AfterDeadline is what may be done for the unit once it was told as unknown.
+	AfterDeadline AfterDeadline
 
 	// State and what follows are the journal's: Seal ignores them.
 	State  UnitState
 	Reason commit.Reason
 	Cause  string
-	// Quarantine and Other are those of its outcome.
-	Quarantine, Other bool
+	// Quarantine, Other and LedgerOnly are those of its outcome.
+	Quarantine, Other, LedgerOnly bool
 	// Sends is the number of send records that name the token.
 	Sends int
 	// Incarnation is the journal's at the time of the seal.
@@ -334,4 +348,23 @@ type Outcome struct {
 	// Other: committed by another submission of the same key, so that the
 	// unit's own files are losers.
 	Other bool
+	// LedgerOnly: committed, and known by the table's ledger alone, so that nobody
+	// can tell which files the commit holds: the unit's own stay.
+	LedgerOnly bool
 }
+
+// AfterDeadline is what the scheduler may do by itself for a unit that was told
+// as unknown, besides looking for it.
+type AfterDeadline string
+
+// Policies. The zero value only looks.
+const (
+	// AfterDeadlineLook only finds out: whoever was told that the outcome isn't
+	// known may have done something about it since.
+	AfterDeadlineLook AfterDeadline = ""
+	// AfterDeadlineFence puts an empty commit on the table, once it can be
+	// reached, so that the unit's requests are dead.
+	AfterDeadlineFence AfterDeadline = "fence"
+	// AfterDeadlineRetry builds and sends again.
+	AfterDeadlineRetry AfterDeadline = "retry"
+)

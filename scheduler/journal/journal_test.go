@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -143,6 +144,75 @@ func TestRestoredCopyTrustsNoSeal(t *testing.T) {
 	changed.Digest[1]++
 	if err := j.Seal(t.Context(), changed, nil); !errors.Is(err, journal.ErrSealed) {
 		t.Fatalf("another content took its place: %v", err)
+	}
+}
+
+// What a copy says of the past may be out of date in every respect: units that
+// it has as refused may have been driven since, and jobs that it has as running
+// may have been sealed.
+func TestRestoredCopyCountsEverythingAsSent(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	j, err := journal.Open(ctx, dir)
+	must(t, err)
+	for _, id := range []string{"j-refused", "j-running", "j-failed", "j-committed"} {
+		must(t, j.PutJob(ctx, journaltest.Job(id, id)))
+	}
+	for id, o := range map[string]journal.Outcome{
+		"j-refused": {State: commit.Refused, Reason: commit.ReasonConflict}, "j-committed": {State: commit.Committed},
+	} {
+		must(t, j.Seal(ctx, journaltest.Unit(id, id), []byte("m")))
+		must(t, j.Outcome(ctx, id, o))
+	}
+	ended := journaltest.Job("j-failed", "j-failed")
+	ended.State, ended.Ended = "failed", time.Now()
+	must(t, j.PutJob(ctx, ended))
+	closeIt(t, j)
+	restored := t.TempDir()
+	must(t, os.CopyFS(restored, os.DirFS(dir)))
+	j, err = journal.Open(ctx, restored)
+	must(t, err)
+	defer closeIt(t, j)
+
+	u := journaltest.Unit("j-refused", "j-refused")
+	if err := j.Drop(ctx, "j-refused"); !errors.Is(err, journal.ErrNotDroppable) {
+		t.Errorf("dropped: %v", err)
+	}
+	if err := j.Seal(ctx, u, nil); !errors.Is(err, journal.ErrSealed) {
+		t.Errorf("sealed again: %v", err)
+	}
+	if id, err := j.Unresolved(ctx, u.Token); err != nil || id != "j-refused" {
+		t.Errorf("unresolved: %q, %v", id, err)
+	}
+	for id, lost := range map[string]bool{"j-running": true, "j-failed": false} {
+		job, err := j.Job(ctx, id)
+		must(t, err)
+		if job.Lost != lost {
+			t.Errorf("%s is lost: %v", id, job.Lost)
+		}
+		job.Ended = time.Now()
+		must(t, j.PutJob(ctx, job))
+		if err := j.Deleting(ctx, id, []string{"p"}, false); errors.Is(err, journal.ErrNotDroppable) != lost {
+			t.Errorf("delete the files of %s: %v", id, err)
+		}
+	}
+
+	lost := journaltest.Send("lost-1", u)
+	lost.Seat, lost.SnapshotID, lost.MetadataFiles = commit.Seat{Number: 9}, "", nil
+	must(t, j.Lost(ctx, "j-refused", lost))
+	got, err := j.Unit(ctx, "j-refused")
+	must(t, err)
+	if got.State != journal.UnitUnknown || got.Incarnation != j.Incarnation() || got.Sends != 1 {
+		t.Errorf("after the lost sends are on record: %+v", got)
+	}
+	if err := j.Drop(ctx, "j-refused"); !errors.Is(err, journal.ErrNotDroppable) {
+		t.Errorf("dropped while a lost request may land: %v", err)
+	}
+	must(t, j.Outcome(ctx, "j-refused", journal.Outcome{State: commit.Refused, Reason: commit.ReasonConflict}))
+	must(t, j.Drop(ctx, "j-refused"))
+	lost.RequestID = "lost-2"
+	must(t, j.Lost(ctx, "j-committed", lost))
+	if got, _ := j.Unit(ctx, "j-committed"); got.State != journal.UnitCommitted {
+		t.Errorf("what was committed is %s", got.State)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // schemaVersion is kept in the file (PRAGMA user_version). A journal of a later
 // version is refused, one of an earlier version migrated.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // migrations[n] makes version n+1 from version n, in one transaction with the
 // number.
@@ -82,6 +82,10 @@ CREATE INDEX units_by_table ON units (table_uuid, state);
 CREATE INDEX jobs_by_table ON jobs (tbl, seq);
 CREATE INDEX jobs_by_end ON jobs (ended_ms);
 INSERT OR IGNORE INTO meta VALUES ('remembers_ms', (SELECT CAST(coalesce(min(submitted_ms), 0) AS TEXT) FROM jobs));
+`, `
+ALTER TABLE jobs ADD COLUMN lost INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE units ADD COLUMN ledger_only INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE units ADD COLUMN after_deadline TEXT NOT NULL DEFAULT '';
 `}
 
 // migrate brings the schema up to date, finds out whether the file is the one
@@ -125,7 +129,9 @@ func (j *SQLite) migrate(ctx context.Context, file string) error {
 }
 
 // incarnation keeps the journal's incarnation as long as its file stays where
-// it is. A journal of the first schema has no place yet, and keeps it too.
+// it is. A journal of the first schema has no place yet, and keeps it too. With a
+// new incarnation the jobs that run by the record are marked: what the first
+// journal has written of them since the copy was made is lost.
 func incarnation(ctx context.Context, tx *sql.Tx, file string) (string, error) {
 	id, err := meta(ctx, tx, "incarnation")
 	if err != nil {
@@ -137,6 +143,9 @@ func incarnation(ctx context.Context, tx *sql.Tx, file string) (string, error) {
 	}
 	if id != "" && (place == file || place == "") {
 		return id, setMeta(ctx, tx, "file", file)
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE jobs SET lost = 1 WHERE ended_ms = 0"); err != nil {
+		return "", err
 	}
 	id = uuid.NewString()
 	if err := setMeta(ctx, tx, "incarnation", id); err != nil {

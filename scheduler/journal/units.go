@@ -14,7 +14,7 @@ import (
 
 const unitColumns = `job_id, namespace, key, token, digest, table_name, table_uuid, branch, operation, schema_id, spec_id,
 	schema_json, spec_json, prefix, files, row_count, bytes, tasks, sealed_ms, origin_seat, origin_pointer, incarnation,
-	state, reason, cause, quarantine, other, since_ms`
+	state, reason, cause, quarantine, other, since_ms, ledger_only, after_deadline`
 
 // Seal implements Journal.
 func (j *SQLite) Seal(ctx context.Context, u Unit, manifest []byte) error {
@@ -34,10 +34,10 @@ func (j *SQLite) Seal(ctx context.Context, u Unit, manifest []byte) error {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO units (`+unitColumns+`)
-			VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'','',0,0,?)`,
+			VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'','',0,0,?,0,?)`,
 			u.JobID, u.Namespace, u.Key, u.Token.String(), u.Digest.String(), string(table), u.TableUUID, u.Branch,
 			string(u.Operation), u.SchemaID, u.SpecID, blob(u.SchemaJSON), blob(u.SpecJSON), u.Prefix, u.Files, u.Rows, u.Bytes, u.Tasks, millis(u.Sealed),
-			u.Origin.Number, u.Origin.Pointer, j.incarnation, string(UnitSealed), now()); err != nil {
+			u.Origin.Number, u.Origin.Pointer, j.incarnation, string(UnitSealed), now(), string(u.AfterDeadline)); err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO manifests VALUES (?, ?, ?)`, u.JobID, blob(kept.body), kept.file)
@@ -56,8 +56,10 @@ func (j *SQLite) sealedBefore(ctx context.Context, tx *sql.Tx, u Unit) (bool, er
 		return false, err
 	case old.State == UnitDropped:
 		return false, fmt.Errorf("unit of job %s was dropped, its files are gone: %w", u.JobID, ErrSealed)
-	case old.State == UnitRefused && !old.Quarantine:
+	case old.State == UnitRefused && !old.Quarantine && old.Incarnation == j.incarnation:
 		return false, nil
+	case old.State == UnitRefused && old.Incarnation != j.incarnation:
+		return false, fmt.Errorf("unit of job %s was refused before the journal was restored, and may have been driven again since: %w", u.JobID, ErrSealed)
 	case old.Token == u.Token && old.Digest == u.Digest:
 		return old.State != UnitRefused, nil
 	case old.State == UnitSealed && old.Sends == 0 && old.Incarnation == j.incarnation:
@@ -92,6 +94,33 @@ func (j *SQLite) Send(ctx context.Context, s Send) error {
 	}))
 }
 
+// Lost implements Journal.
+func (j *SQLite) Lost(ctx context.Context, jobID string, s Send) error {
+	return problem("record lost sends of", jobID, j.tx(ctx, func(tx *sql.Tx) error {
+		u, err := scanUnit(tx.QueryRowContext(ctx, unitQuery+` WHERE job_id = ?`, jobID))
+		if err != nil {
+			return fmt.Errorf("unit of job %s: %w", jobID, err)
+		}
+		state := UnitSent
+		switch u.State {
+		case UnitCommitted, UnitDropped:
+			return nil
+		case UnitRefused, UnitUnknown:
+			state = UnitUnknown
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO sends (request_id, snapshot_id, head, seat, pointer, metadata_files, at_ms)
+			VALUES (?,'',?,?,?,'[]',?)`, s.RequestID, s.Head, s.Seat.Number, s.Seat.Pointer, millis(s.At)); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO sent_tokens VALUES (?, ?)`, u.Token.String(), s.RequestID); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE units SET state = ?, quarantine = 0, incarnation = ?, since_ms = ? WHERE job_id = ?`,
+			string(state), j.incarnation, now(), jobID)
+		return err
+	}))
+}
+
 // Outcome implements Journal.
 func (j *SQLite) Outcome(ctx context.Context, jobID string, o Outcome) error {
 	var state UnitState
@@ -107,9 +136,9 @@ func (j *SQLite) Outcome(ctx context.Context, jobID string, o Outcome) error {
 	}
 	// Committed is proven and final: nothing takes it back.
 	return problem("record outcome of", jobID, j.tx(ctx, func(tx *sql.Tx) error {
-		return one(tx.ExecContext(ctx, `UPDATE units SET state = ?, reason = ?, cause = ?, quarantine = ?, other = ?, since_ms = ?
+		return one(tx.ExecContext(ctx, `UPDATE units SET state = ?, reason = ?, cause = ?, quarantine = ?, other = ?, ledger_only = ?, since_ms = ?
 			WHERE job_id = ? AND (state <> ? OR ? = ?)`,
-			string(state), string(o.Reason), o.Cause, o.Quarantine, o.Other, now(), jobID, string(UnitCommitted), string(state), string(UnitCommitted)))
+			string(state), string(o.Reason), o.Cause, o.Quarantine, o.Other, o.LedgerOnly, now(), jobID, string(UnitCommitted), string(state), string(UnitCommitted)))
 	}))
 }
 
@@ -129,13 +158,13 @@ func (j *SQLite) Drop(ctx context.Context, jobID string) error {
 }
 
 // givable: nothing of the unit can be in a table or get there any more. That is
-// so when its final refusal is on record, and when nothing of it was ever sent,
-// by this journal or by what this one is a copy of. A dropped unit may be
-// dropped again.
+// so when its final refusal is on record, and when nothing of it was ever sent.
+// Both are said by the journal that saw it: what this one is a copy of may have
+// sent the unit, or driven it again, since. A dropped unit may be dropped again.
 func (j *SQLite) givable(u Unit) bool {
 	switch u.State {
 	case UnitRefused:
-		return !u.Quarantine
+		return !u.Quarantine && u.Incarnation == j.incarnation
 	case UnitDropped:
 		return true
 	case UnitSealed:
@@ -149,7 +178,8 @@ func (j *SQLite) givable(u Unit) bool {
 func (j *SQLite) Deleting(ctx context.Context, jobID string, paths []string, loser bool) error {
 	return problem("delete files of", jobID, j.tx(ctx, func(tx *sql.Tx) error {
 		var ended int64
-		err := tx.QueryRowContext(ctx, `SELECT ended_ms FROM jobs WHERE id = ?`, jobID).Scan(&ended)
+		var lost bool
+		err := tx.QueryRowContext(ctx, `SELECT ended_ms, lost FROM jobs WHERE id = ?`, jobID).Scan(&ended, &lost)
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("job %s: %w", jobID, ErrNotFound)
 		}
@@ -161,10 +191,12 @@ func (j *SQLite) Deleting(ctx context.Context, jobID string, paths []string, los
 		}
 		u, err := scanUnit(tx.QueryRowContext(ctx, unitQuery+` WHERE job_id = ?`, jobID))
 		switch {
+		case errors.Is(err, ErrNotFound) && lost:
+			return fmt.Errorf("job %s ran when this copy of the journal was made, and may have been sealed and sent since: %w", jobID, ErrNotDroppable)
 		case errors.Is(err, ErrNotFound): // no seal, and so no send record
 		case err != nil:
 			return err
-		case u.State == UnitCommitted && loser:
+		case u.State == UnitCommitted && loser && !u.LedgerOnly:
 		case u.State == UnitSealed || u.State == UnitRefused && u.Reason.Parks() || !j.givable(u):
 			return fmt.Errorf("unit of job %s is %s: %w", jobID, u.State, ErrNotDroppable)
 		}
@@ -197,8 +229,9 @@ func (j *SQLite) Unit(ctx context.Context, jobID string) (Unit, error) {
 // Unresolved implements Journal.
 func (j *SQLite) Unresolved(ctx context.Context, t commit.Token) (string, error) {
 	var id string
-	err := j.db.QueryRowContext(ctx, `SELECT job_id FROM units WHERE token = ? AND state IN (?, ?) ORDER BY rowid LIMIT 1`,
-		t.String(), string(UnitSent), string(UnitUnknown)).Scan(&id)
+	err := j.db.QueryRowContext(ctx, `SELECT job_id FROM units WHERE token = ?
+		AND (state IN (?, ?) OR incarnation <> ? AND state IN (?, ?)) ORDER BY rowid LIMIT 1`,
+		t.String(), string(UnitSent), string(UnitUnknown), j.incarnation, string(UnitSealed), string(UnitRefused)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -247,7 +280,7 @@ func scanUnit(s scanner) (Unit, error) {
 	err := s.Scan(&u.JobID, &u.Namespace, &u.Key, &token, &digest, &table, &u.TableUUID, &u.Branch, (*string)(&u.Operation),
 		&u.SchemaID, &u.SpecID, &u.SchemaJSON, &u.SpecJSON, &u.Prefix, &u.Files, &u.Rows, &u.Bytes, &u.Tasks, &sealed,
 		&u.Origin.Number, &u.Origin.Pointer, &u.Incarnation,
-		(*string)(&u.State), (*string)(&u.Reason), &u.Cause, &u.Quarantine, &u.Other, &since, &u.Sends)
+		(*string)(&u.State), (*string)(&u.Reason), &u.Cause, &u.Quarantine, &u.Other, &since, &u.LedgerOnly, (*string)(&u.AfterDeadline), &u.Sends)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return u, ErrNotFound

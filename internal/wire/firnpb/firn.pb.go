@@ -1686,7 +1686,11 @@ type ExecuteRequest struct {
 	TimeZone string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	// dry_run: a write is run and verified up to its commit, then everything that
 	// it wrote is deleted. It has a key of its own, whatever idempotency_key says.
-	DryRun        bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// after_deadline is what the scheduler may do by itself once the outcome of the
+	// statement's commit was told as unknown: "" (only find out), "fence" (put an
+	// empty commit on the table) or "retry" (build and send again).
+	AfterDeadline string `protobuf:"bytes,10,opt,name=after_deadline,json=afterDeadline,proto3" json:"after_deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1782,6 +1786,13 @@ func (x *ExecuteRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *ExecuteRequest) GetAfterDeadline() string {
+	if x != nil {
+		return x.AfterDeadline
+	}
+	return ""
 }
 
 type ExecuteResponse struct {
@@ -1937,8 +1948,10 @@ type JobStatus struct {
 	PlanText        string             `protobuf:"bytes,22,opt,name=plan_text,json=planText,proto3" json:"plan_text,omitempty"` // as EXPLAIN shows it, root on top
 	Rows            int64              `protobuf:"varint,23,opt,name=rows,proto3" json:"rows,omitempty"`
 	Revision        uint64             `protobuf:"varint,24,opt,name=revision,proto3" json:"revision,omitempty"` // grows with each change
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// waits_for is what the job's commit waits for, in words; only GetJob has it.
+	WaitsFor      string `protobuf:"bytes,25,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobStatus) Reset() {
@@ -2137,6 +2150,13 @@ func (x *JobStatus) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *JobStatus) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
 }
 
 type StageStatus struct {
@@ -3327,9 +3347,15 @@ type UnitStatus struct {
 	SealedUnixMs   int64                  `protobuf:"varint,14,opt,name=sealed_unix_ms,json=sealedUnixMs,proto3" json:"sealed_unix_ms,omitempty"`
 	SinceUnixMs    int64                  `protobuf:"varint,15,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"` // when it came into its state
 	// quarantine: refused on the catalog's word, while a request may still land.
-	Quarantine    bool          `protobuf:"varint,16,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
-	Bytes         int64         `protobuf:"varint,17,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	Sends         []*SendRecord `protobuf:"bytes,18,rep,name=sends,proto3" json:"sends,omitempty"`
+	Quarantine bool          `protobuf:"varint,16,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
+	Bytes      int64         `protobuf:"varint,17,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Sends      []*SendRecord `protobuf:"bytes,18,rep,name=sends,proto3" json:"sends,omitempty"`
+	// waits_for is what the commit waits for, in words, while it is under way.
+	WaitsFor      string `protobuf:"bytes,19,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	AfterDeadline string `protobuf:"bytes,20,opt,name=after_deadline,json=afterDeadline,proto3" json:"after_deadline,omitempty"` // as in ExecuteRequest
+	// ledger_only: the table's ledger alone knows the commit, so that nobody can
+	// tell which files it holds.
+	LedgerOnly    bool `protobuf:"varint,21,opt,name=ledger_only,json=ledgerOnly,proto3" json:"ledger_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3488,6 +3514,27 @@ func (x *UnitStatus) GetSends() []*SendRecord {
 		return x.Sends
 	}
 	return nil
+}
+
+func (x *UnitStatus) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *UnitStatus) GetAfterDeadline() string {
+	if x != nil {
+		return x.AfterDeadline
+	}
+	return ""
+}
+
+func (x *UnitStatus) GetLedgerOnly() bool {
+	if x != nil {
+		return x.LedgerOnly
+	}
+	return false
 }
 
 type SendRecord struct {
@@ -3804,7 +3851,9 @@ type DriveUnitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	// action: "retry" (commit again, to the table or to another one named),
-	// "resolve" (only find out what became of it) or "drop" (delete the files).
+	// "resolve" (only find out what became of it), "fence" (put an empty commit on
+	// the table, so that its requests can't land any more, and find out) or "drop"
+	// (delete the files).
 	Action        string   `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
 	Table         string   `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
 	Session       *Session `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
@@ -4015,7 +4064,7 @@ const file_firn_proto_rawDesc = "" +
 	"\tsignature\x18\x02 \x01(\fR\tsignature\"A\n" +
 	"\aSession\x12\x18\n" +
 	"\acatalog\x18\x01 \x01(\tR\acatalog\x12\x1c\n" +
-	"\tnamespace\x18\x02 \x03(\tR\tnamespace\"\xab\x02\n" +
+	"\tnamespace\x18\x02 \x03(\tR\tnamespace\"\xd2\x02\n" +
 	"\x0eExecuteRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x10\n" +
 	"\x03sql\x18\x02 \x01(\tR\x03sql\x12*\n" +
@@ -4025,7 +4074,9 @@ const file_firn_proto_rawDesc = "" +
 	"\x04mode\x18\x06 \x01(\tR\x04mode\x12\x1a\n" +
 	"\bphysical\x18\a \x01(\fR\bphysical\x12\x1b\n" +
 	"\ttime_zone\x18\b \x01(\tR\btimeZone\x12\x17\n" +
-	"\adry_run\x18\t \x01(\bR\x06dryRun\"\x9c\x01\n" +
+	"\adry_run\x18\t \x01(\bR\x06dryRun\x12%\n" +
+	"\x0eafter_deadline\x18\n" +
+	" \x01(\tR\rafterDeadline\"\x9c\x01\n" +
 	"\x0fExecuteResponse\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\tR\tstatement\x12*\n" +
 	"\asession\x18\x02 \x01(\v2\x10.firn.v1.SessionR\asession\x12\x19\n" +
@@ -4034,7 +4085,7 @@ const file_firn_proto_rawDesc = "" +
 	"\n" +
 	"JobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12'\n" +
-	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\"\xc4\x06\n" +
+	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\"\xe1\x06\n" +
 	"\tJobStatus\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12\x1c\n" +
@@ -4062,7 +4113,8 @@ const file_firn_proto_rawDesc = "" +
 	"\arejects\x18\x15 \x03(\tR\arejects\x12\x1b\n" +
 	"\tplan_text\x18\x16 \x01(\tR\bplanText\x12\x12\n" +
 	"\x04rows\x18\x17 \x01(\x03R\x04rows\x12\x1a\n" +
-	"\brevision\x18\x18 \x01(\x04R\brevision\"\xff\x02\n" +
+	"\brevision\x18\x18 \x01(\x04R\brevision\x12\x1b\n" +
+	"\twaits_for\x18\x19 \x01(\tR\bwaitsFor\"\xff\x02\n" +
 	"\vStageStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
@@ -4166,7 +4218,7 @@ const file_firn_proto_rawDesc = "" +
 	"\x06ticket\x18\x03 \x01(\fR\x06ticket\";\n" +
 	"\x10ListUnitsRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\x12\x15\n" +
-	"\x06job_id\x18\x02 \x01(\tR\x05jobId\"\xf8\x03\n" +
+	"\x06job_id\x18\x02 \x01(\tR\x05jobId\"\xdd\x04\n" +
 	"\n" +
 	"UnitStatus\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
@@ -4190,7 +4242,11 @@ const file_firn_proto_rawDesc = "" +
 	"quarantine\x18\x10 \x01(\bR\n" +
 	"quarantine\x12\x14\n" +
 	"\x05bytes\x18\x11 \x01(\x03R\x05bytes\x12)\n" +
-	"\x05sends\x18\x12 \x03(\v2\x13.firn.v1.SendRecordR\x05sends\"\x92\x01\n" +
+	"\x05sends\x18\x12 \x03(\v2\x13.firn.v1.SendRecordR\x05sends\x12\x1b\n" +
+	"\twaits_for\x18\x13 \x01(\tR\bwaitsFor\x12%\n" +
+	"\x0eafter_deadline\x18\x14 \x01(\tR\rafterDeadline\x12\x1f\n" +
+	"\vledger_only\x18\x15 \x01(\bR\n" +
+	"ledgerOnly\"\x92\x01\n" +
 	"\n" +
 	"SendRecord\x12\x1d\n" +
 	"\n" +

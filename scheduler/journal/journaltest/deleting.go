@@ -96,6 +96,7 @@ func testDeleting(t *testing.T, j journal.Journal) {
 		"refused":                     {sealed: true, sent: true, outcome: refused(commit.ReasonValidation), ok: true, okLoser: true},
 		"refused on a catalog's word": {sealed: true, sent: true, outcome: journal.Outcome{State: commit.Refused, Reason: commit.ReasonValidation, Quarantine: true}},
 		"committed":                   {sealed: true, sent: true, outcome: journal.Outcome{State: commit.Committed}, okLoser: true},
+		"in the ledger alone":         {sealed: true, sent: true, outcome: journal.Outcome{State: commit.Committed, LedgerOnly: true}},
 	} {
 		id := "j-" + name
 		u := Unit(id, name)
