@@ -59,7 +59,7 @@ generate: ## write generated code and reference pages again (needs protoc)
 	integration/scripts/protoc.sh
 
 .PHONY: integration
-integration: build ## run whole clusters of processes
+integration: build ## run whole clusters of processes, with MinIO, SeaweedFS, PostgreSQL and a REST catalog
 	integration/scripts/integration.sh
 
 .PHONY: chaos

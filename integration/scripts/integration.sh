@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests that start whole clusters of processes.
+# Installs the servers and runs the tests that start whole clusters of processes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+FIRN_SERVERS=$(integration/scripts/servers.sh)
+export FIRN_SERVERS
 FIRN_BIN=$(realpath bin/firn) go test -tags duckdb_arrow,integration -count=1 -timeout 20m ./integration/...

@@ -36,7 +36,9 @@ type Store interface {
 	Stat(ctx context.Context, uri string) (int64, error)
 	// Delete removes an object; a missing one is no error.
 	Delete(ctx context.Context, uri string) error
-	// List gives all objects whose URI starts with prefix, in order.
+	// List gives all objects whose URI starts with prefix, in the store's own
+	// order: S3 and local disk go by the bytes of names, while SeaweedFS and S3's
+	// directory buckets don't. Sort where it matters.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
