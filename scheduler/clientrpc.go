@@ -108,6 +108,9 @@ func (s *Scheduler) executePhysical(ctx context.Context, r *firnpb.ExecuteReques
 	if err != nil {
 		return nil, &commit.Error{Code: commit.CodeBadPlan, Op: "read plan", Cause: err, Hint: "Send what plan.Encode wrote."}
 	}
+	if err := checkClientPlan(top, false); err != nil {
+		return nil, &commit.Error{Code: commit.CodeBadPlan, Op: "read plan", Cause: err, Hint: "Submit SQL: the scheduler then finds the tables' files, and makes the tickets."}
+	}
 	sub.plan, sub.statement = top, "PLAN"
 	if c, ok := top.(*plan.Commit); ok {
 		sub.target = c.Target.Name
@@ -115,6 +118,43 @@ func (s *Scheduler) executePhysical(ctx context.Context, r *firnpb.ExecuteReques
 	sub.fingerprint = fingerprint("physical", string(r.GetPhysical()), sub.timeZone, string(sub.mode))
 	st, err := s.submit(ctx, sub)
 	return &firnpb.ExecuteResponse{Statement: sub.statement, Session: r.GetSession(), Job: st}, err
+}
+
+// checkClientPlan refuses what only the scheduler may put into a plan: which files
+// a table has and how they are reached, since executors read those wherever they
+// lie; shuffle output; and where files are written, which is known of a commit's
+// own writes alone. Paths that a client names are held against the executors'
+// allowed directories. toCommit says that n's files go to a commit.
+func checkClientPlan(n plan.Node, toCommit bool) error {
+	switch n := n.(type) {
+	case *plan.Commit:
+		toCommit = true
+	case *plan.Coalesce:
+	case *plan.Write:
+		if !toCommit {
+			return errors.New("it writes files that no commit takes")
+		}
+		toCommit = false
+	case *plan.ShuffleRead:
+		return errors.New("it reads shuffle output")
+	case *plan.Query:
+		for _, src := range n.Sources {
+			switch {
+			case src.Kind == plan.SourceTable:
+				return fmt.Errorf("its source %s is a table", strings.Join(src.View, "."))
+			case len(src.Storage) > 0:
+				return fmt.Errorf("its source %s brings settings of a store", strings.Join(src.View, "."))
+			}
+		}
+	default:
+		toCommit = false
+	}
+	for _, in := range n.Inputs() {
+		if err := checkClientPlan(in, toCommit); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // oneStatement parses a text that is exactly one statement.

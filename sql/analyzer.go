@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -160,14 +159,10 @@ func (a *Analyzer) formatAndVerify(ctx context.Context, tree node, sources []pla
 	if err != nil {
 		return "", failed(err)
 	}
-	v := &verifier{views: map[string]bool{}}
-	for _, s := range sources {
-		parts := append(slices.Repeat([]string{""}, 3-len(s.View)), s.View...)
-		v.views[viewKey(parts...)] = true
+	if err := Verify(again, sources); err != nil {
+		return "", err
 	}
-	w := &walker{v: v, ctes: map[string]bool{}}
-	_, err = w.walk(again, nil, 0)
-	return out, err
+	return out, nil
 }
 
 // checkClockWords refuses current_date and its like where something of the

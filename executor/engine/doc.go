@@ -9,11 +9,13 @@
 // # What a query may reach
 //
 // The executor gets a query's text from the scheduler, where a client wrote it.
-// Three things stand between the text and the machine, each enough for most
+// Four things stand between the text and the machine, each enough for most
 // attacks:
 //
 //   - the text must parse as one SELECT that names nothing but the views of its
-//     sources and a few table functions (checkTree);
+//     sources and calls only harmless functions (checkTree, sql.Verify);
+//   - what the plan says about a source becomes literals and types in the engine's
+//     own statements, nothing else (checkSource);
 //   - a source's local files must lie under the allowed directories, symbolic
 //     links resolved (Config.LocalAllow, sources.local.allow);
 //   - the instance is locked: DuckDB opens files in those directories and in the

@@ -64,6 +64,9 @@ func planColumns(cols []duckdb.Column) []plan.Column {
 
 // probeSource completes a source and makes its view.
 func (s *session) probeSource(ctx context.Context, src *plan.Source) error {
+	if err := checkSource(*src); err != nil {
+		return err
+	}
 	switch src.Kind {
 	case plan.SourceTable, plan.SourceUpload:
 		return s.bindTemplate(ctx, *src)

@@ -50,6 +50,9 @@ func (s *session) viewName(ctx context.Context, view []string) (string, error) {
 
 // createView makes the view of one source for a task.
 func (s *session) createView(ctx context.Context, src plan.Source, rejectLimit int64) error {
+	if err := checkSource(src); err != nil {
+		return err
+	}
 	name, err := s.viewName(ctx, src.View)
 	if err != nil {
 		return err
