@@ -57,7 +57,9 @@ type tally struct {
 	retries int64
 	took    time.Duration
 	syncs   int64
-	waits   []time.Duration
+	// cpu is the processor time of the whole process, clients included.
+	cpu   time.Duration
+	waits []time.Duration
 }
 
 func (t *tally) perSecond() float64 { return float64(t.commits) / t.took.Seconds() }
@@ -71,10 +73,15 @@ func (t *tally) quantile(q float64) time.Duration {
 }
 
 func (t *tally) String() string {
-	return fmt.Sprintf("%-34s %7d commits %8.1f/s  wait p50 %8.2f ms  p99 %8.2f ms  fsyncs/commit %5.2f  retries/commit %5.2f",
+	return fmt.Sprintf("%-34s %7d commits %8.1f/s  wait p50 %8.2f ms  p99 %8.2f ms  fsyncs/commit %5.2f  CPU/commit %7.2f ms  retries/commit %5.2f",
 		t.name, t.commits, t.perSecond(), milli(t.quantile(.5)), milli(t.quantile(.99)),
-		float64(t.syncs)/float64(max(t.commits, 1)), float64(t.retries)/float64(max(t.commits, 1)))
+		t.syncsEach(), t.cpuEach(), float64(t.retries)/float64(max(t.commits, 1)))
 }
+
+func (t *tally) syncsEach() float64 { return float64(t.syncs) / float64(max(t.commits, 1)) }
+
+// cpuEach is in milliseconds.
+func (t *tally) cpuEach() float64 { return milli(t.cpu) / float64(max(t.commits, 1)) }
 
 func milli(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
@@ -85,7 +92,7 @@ func run(b *testing.B, name string, n int, d time.Duration, commit func(writer, 
 	t := &tally{name: name}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	before, start := syncs(), time.Now()
+	before, cpu, start := syncs(), cpuTime(b), time.Now()
 	for w := range n {
 		wg.Go(func() {
 			for i := 0; time.Since(start) < d; i++ {
@@ -105,7 +112,7 @@ func run(b *testing.B, name string, n int, d time.Duration, commit func(writer, 
 		})
 	}
 	wg.Wait()
-	t.took, t.syncs = time.Since(start), syncs()-before
+	t.took, t.syncs, t.cpu = time.Since(start), syncs()-before, cpuTime(b)-cpu
 	return t
 }
 
@@ -118,7 +125,8 @@ func compareRates(b *testing.B, firn, library *tally, atLeast float64) {
 	b.ReportMetric(firn.perSecond(), "commits/s")
 	b.ReportMetric(milli(firn.quantile(.5)), "p50-ms")
 	b.ReportMetric(milli(firn.quantile(.99)), "p99-ms")
-	b.ReportMetric(float64(firn.syncs)/float64(max(firn.commits, 1)), "fsyncs/commit")
+	b.ReportMetric(firn.syncsEach(), "fsyncs/commit")
+	b.ReportMetric(firn.cpuEach(), "CPU-ms/commit")
 }
 
 // BenchmarkCommitInserts: 64 clients that INSERT one row each, against 64 that
@@ -129,17 +137,37 @@ func BenchmarkCommitInserts(b *testing.B) {
 	countSQLite()
 	d := benchTime(b)
 	for range b.N {
-		c, _ := startClusterOf(b, 8)
-		execute(b, c, "CREATE TABLE lake.air.flights "+flightsColumns)
-		const insert = "INSERT INTO lake.air.flights VALUES (TIMESTAMP '2001-01-13 12:00:00', 5, 800, 'SFO', 'LAX')"
-		execute(b, c, insert)
-		firn := run(b, "Firn, 64 clients INSERT", writers64, d, func(int, int) (int, error) {
-			r, err := insertOne(c, insert)
-			return r.Attempts - 1, err
-		})
+		firn := insertRows(b, d)
 		lib := newLibrary(b, writers64)
 		library := run(b, "iceberg-go, 64 clients Append", writers64, d, lib.appendRow)
 		compareRates(b, firn, library, 20)
+	}
+}
+
+// insertRows lets 64 clients INSERT one row each into a table of a fresh cluster.
+func insertRows(b *testing.B, d time.Duration) *tally {
+	b.Helper()
+	c, _ := startClusterOf(b, 8)
+	execute(b, c, "CREATE TABLE lake.air.flights "+flightsColumns)
+	const insert = "INSERT INTO lake.air.flights VALUES (TIMESTAMP '2001-01-13 12:00:00', 5, 800, 'SFO', 'LAX')"
+	execute(b, c, insert)
+	return run(b, "Firn, 64 clients INSERT", writers64, d, func(int, int) (int, error) {
+		r, err := insertOne(c, insert)
+		return r.Attempts - 1, err
+	})
+}
+
+// BenchmarkManyInserts is Firn's side of BenchmarkCommitInserts alone, for
+// profiles and for comparing two versions of the test binary that take turns.
+func BenchmarkManyInserts(b *testing.B) {
+	countSQLite()
+	d := benchTime(b)
+	for range b.N {
+		t := insertRows(b, d)
+		b.Logf("\n%s", t)
+		b.ReportMetric(t.perSecond(), "commits/s")
+		b.ReportMetric(t.syncsEach(), "fsyncs/commit")
+		b.ReportMetric(t.cpuEach(), "CPU-ms/commit")
 	}
 }
 
@@ -190,12 +218,13 @@ func BenchmarkCommitOne(b *testing.B) {
 
 func one(b *testing.B, t *tally, i int, commit func(writer, i int) (int, error)) {
 	b.Helper()
-	before, start := syncs(), time.Now()
+	before, cpu, start := syncs(), cpuTime(b), time.Now()
 	if _, err := commit(0, i); err != nil {
 		b.Fatal(err)
 	}
 	took := time.Since(start)
 	t.commits, t.took, t.syncs, t.waits = t.commits+1, t.took+took, t.syncs+syncs()-before, append(t.waits, took)
+	t.cpu += cpuTime(b) - cpu
 }
 
 // BenchmarkCommitHistory: the 2,000th commit of a table that keeps its history
