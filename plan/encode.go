@@ -12,13 +12,25 @@ type envelope struct {
 	Input *envelope       `json:"input,omitempty"`
 }
 
+// wrapped is an envelope on its way out. The nodes are encoded where they stand,
+// all in one go.
+type wrapped struct {
+	Kind  string   `json:"kind"`
+	Node  Node     `json:"node"`
+	Input *wrapped `json:"input,omitempty"`
+}
+
 // Encode writes a node and everything below it as JSON.
 func Encode(n Node) ([]byte, error) {
 	e, err := wrap(n)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(e)
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("plan: encode %s: %w", e.Kind, err)
+	}
+	return b, nil
 }
 
 // Decode reads what Encode wrote. It refuses unknown kinds and a missing or
@@ -31,36 +43,20 @@ func Decode(b []byte) (Node, error) {
 	return unwrap(&e)
 }
 
-func wrap(n Node) (*envelope, error) {
-	e := &envelope{Kind: n.Kind()}
-	var own any
+func wrap(n Node) (*wrapped, error) {
 	var input Node
-	switch n := n.(type) {
-	case *Query:
-		own = n
-	case *ShuffleRead:
-		own = n
-	case *Exchange:
-		c := *n
-		c.Input, input, own = nil, n.Input, &c
-	case *Write:
-		c := *n
-		c.Input, input, own = nil, n.Input, &c
-	case *Coalesce:
-		c := *n
-		c.Input, input, own = nil, n.Input, &c
-	case *Commit:
-		c := *n
-		c.Input, input, own = nil, n.Input, &c
+	switch in := n.(type) {
+	case *Query, *ShuffleRead:
+	case *Exchange, *Write, *Coalesce, *Commit:
+		if input = in.Inputs()[0]; input != nil {
+			n = WithInput(n, nil)
+		}
 	default:
 		return nil, fmt.Errorf("plan: can't encode %T", n)
 	}
-	b, err := json.Marshal(own)
-	if err != nil {
-		return nil, fmt.Errorf("plan: encode %s: %w", e.Kind, err)
-	}
-	e.Node = b
+	e := &wrapped{Kind: n.Kind(), Node: n}
 	if input != nil {
+		var err error
 		if e.Input, err = wrap(input); err != nil {
 			return nil, err
 		}

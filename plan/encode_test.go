@@ -115,3 +115,47 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestRewriteCopies: what change writes is in the copy alone.
+func TestRewriteCopies(t *testing.T) {
+	for name, n := range nodes() {
+		before, err := plan.Encode(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := 0
+		again := plan.Rewrite(n, func(n plan.Node) {
+			kinds++
+			switch n := n.(type) {
+			case *plan.Query:
+				n.SQL = "changed"
+			case *plan.ShuffleRead:
+				n.Stage = 99
+			case *plan.Exchange:
+				n.Partitions = 99
+			case *plan.Write:
+				n.Context.Prefix = "changed"
+			case *plan.Coalesce:
+				n.Limit = new(int64(99))
+			case *plan.Commit:
+				n.Branch = "changed"
+			}
+		})
+		depth := 0
+		for a, b := n, again; ; a, b = a.Inputs()[0], b.Inputs()[0] {
+			if depth++; cmp.Equal(a, b) {
+				t.Errorf("%s: the copy of the %s has no change", name, a.Kind())
+			}
+			if len(a.Inputs()) == 0 {
+				break
+			}
+		}
+		after, err := plan.Encode(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(before) != string(after) || kinds != depth {
+			t.Errorf("%s: the original is now %s (%d of %d operators visited)", name, after, kinds, depth)
+		}
+	}
+}

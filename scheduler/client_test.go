@@ -379,3 +379,41 @@ func TestNoSecretInAnswers(t *testing.T) {
 		}
 	}
 }
+
+// What reaches the stores isn't kept with a plan, for the target and for the tables
+// that are read, and is asked for anew.
+func TestPlanIsKeptWithoutCredentials(t *testing.T) {
+	h := start(t, nil)
+	secret := map[string]string{"s3.secret-access-key": canary}
+	table := commit.TableName{Catalog: "mem", Namespace: []string{"n"}, Name: "t"}
+	top := &plan.Commit{
+		Target: plan.Pinned{Name: table, Storage: secret, MetadataLocation: canary},
+		Input: &plan.Write{Context: plan.WriteContext{Storage: secret}, Input: &plan.Exchange{Input: &plan.Query{Sources: []plan.Source{
+			{Kind: plan.SourceTable, Table: table, Storage: secret, Files: []plan.SourceFile{{Path: "s3://bucket/a.parquet"}}},
+			{Kind: plan.SourceTable, Table: table, Files: []plan.SourceFile{{Path: "file:///a.parquet"}}},
+		}}}},
+	}
+	raw, err := withoutCredentials(top)
+	must(t, err)
+	if bytes.Contains(raw, []byte(canary)) {
+		t.Errorf("kept: %s", raw)
+	}
+	query := func(n plan.Node) *plan.Query { return n.Inputs()[0].Inputs()[0].Inputs()[0].(*plan.Query) }
+	if top.Target.MetadataLocation != canary || query(top).Sources[0].Storage["s3.secret-access-key"] != canary {
+		t.Error("keeping the plan has changed it")
+	}
+	kept, err := plan.Decode(raw)
+	must(t, err)
+	h.catalogs.set(func() { h.catalogs.storage = secret })
+	again, err := h.s.reachSources(t.Context(), kept)
+	must(t, err)
+	if s := query(again).Sources; s[0].Storage["s3.secret-access-key"] != canary || s[1].Storage != nil {
+		t.Errorf("sources are reached by %v", s)
+	}
+	h.catalogs.set(func() { h.catalogs.pinErr = commit.ErrTableNotFound })
+	again, err = h.s.reachSources(t.Context(), kept)
+	must(t, err)
+	if s := query(again).Sources; s[0].Storage != nil {
+		t.Errorf("a table that is gone is reached by %v", s)
+	}
+}

@@ -48,6 +48,7 @@ type fakeCatalogs struct {
 	build, send func()
 	faults      []string
 	pinErr      error
+	storage     map[string]string
 	deleted     []string
 }
 
@@ -61,7 +62,7 @@ func (c *fakeCatalogs) Pin(_ context.Context, name commit.TableName) (plan.Pinne
 	}
 	return plan.Pinned{
 		Name: name, Format: "iceberg", UUID: c.table.UUID(), FormatVersion: 2, MetadataLocation: canary,
-		Location: "mem://t", DataLocation: "mem://t/data",
+		Location: "mem://t", DataLocation: "mem://t/data", Storage: c.storage,
 		SchemaJSON: []byte(`{"type":"struct","schema-id":0,"fields":[{"id":1,"name":"a","required":false,"type":"long"}]}`),
 		SpecJSON:   []byte(`{"spec-id":0,"fields":[]}`),
 	}, nil

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -236,34 +237,21 @@ func (s *Scheduler) rebase(ctx context.Context, jobID string, top plan.Node) (pl
 			Hint:  "Make the plan again.",
 		}
 	}
-	own := *c
-	own.Target, own.Prefix = pinned, pinned.DataLocation+"/"+jobID+"/"
-	if own.Branch == "" {
-		own.Branch = commit.MainBranch
-	}
-	if own.Operation == "" {
-		own.Operation = commit.OperationAppend
-	}
-	var walk func(plan.Node) plan.Node
-	walk = func(n plan.Node) plan.Node {
+	prefix := pinned.DataLocation + "/" + jobID + "/"
+	return plan.Rewrite(c, func(n plan.Node) {
 		switch n := n.(type) {
+		case *plan.Commit:
+			n.Target, n.Prefix = pinned, prefix
+			n.Branch = cmp.Or(n.Branch, commit.MainBranch)
+			n.Operation = cmp.Or(n.Operation, commit.OperationAppend)
 		case *plan.Write:
-			w := *n
-			w.Context.Table, w.Context.TableUUID, w.Context.FormatVersion = pinned.Name, pinned.UUID, pinned.FormatVersion
-			w.Context.Layout = plan.Layout{Format: pinned.Format, SchemaJSON: pinned.SchemaJSON, SpecJSON: pinned.SpecJSON}
-			w.Context.SortOrderJSON, w.Context.Properties = pinned.SortOrderJSON, pinned.Properties
-			w.Context.Prefix, w.Context.Storage = own.Prefix, pinned.Storage
-			return &w
-		case *plan.Coalesce:
-			w := *n
-			w.Input = walk(n.Input)
-			return &w
-		default:
-			return n
+			w := &n.Context
+			w.Table, w.TableUUID, w.FormatVersion = pinned.Name, pinned.UUID, pinned.FormatVersion
+			w.Layout = plan.Layout{Format: pinned.Format, SchemaJSON: pinned.SchemaJSON, SpecJSON: pinned.SpecJSON}
+			w.SortOrderJSON, w.Properties = pinned.SortOrderJSON, pinned.Properties
+			w.Prefix, w.Storage = prefix, pinned.Storage
 		}
-	}
-	own.Input = walk(c.Input)
-	return &own, nil
+	}), nil
 }
 
 // explain plans a statement without running it.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -162,32 +163,34 @@ func jobOf(rec journal.Job, raw []byte) (*job, error) {
 	return j, nil
 }
 
-// withoutCredentials encodes a plan without what reaches the store. A journal
+// withoutCredentials encodes a plan without what reaches the stores. A journal
 // holds nothing secret, and what is secret may be out of date when it is read.
 func withoutCredentials(top plan.Node) ([]byte, error) {
-	raw, err := plan.Encode(top)
-	if err != nil {
-		return nil, err
-	}
-	own, err := plan.Decode(raw) // a copy
-	if err != nil {
-		return nil, err
-	}
-	setStorage(own, nil, "")
-	return plan.Encode(own)
+	own := withTarget(top, nil, "")
+	return plan.Encode(withSources(own, func(*plan.Source) map[string]string { return nil }))
 }
 
-// setStorage says everywhere in a plan how the target's store is reached.
-func setStorage(n plan.Node, storage map[string]string, metadata string) {
-	switch n := n.(type) {
-	case *plan.Commit:
-		n.Target.Storage, n.Target.MetadataLocation = storage, metadata
-	case *plan.Write:
-		n.Context.Storage = storage
-	}
-	for _, in := range n.Inputs() {
-		if in != nil {
-			setStorage(in, storage, metadata)
+// withTarget copies a plan and says everywhere in the copy how the target's
+// store is reached.
+func withTarget(top plan.Node, storage map[string]string, metadata string) plan.Node {
+	return plan.Rewrite(top, func(n plan.Node) {
+		switch n := n.(type) {
+		case *plan.Commit:
+			n.Target.Storage, n.Target.MetadataLocation = storage, metadata
+		case *plan.Write:
+			n.Context.Storage = storage
 		}
-	}
+	})
+}
+
+// withSources copies a plan and says in the copy how its sources are reached.
+func withSources(top plan.Node, storage func(*plan.Source) map[string]string) plan.Node {
+	return plan.Rewrite(top, func(n plan.Node) {
+		if q, ok := n.(*plan.Query); ok {
+			q.Sources = slices.Clone(q.Sources)
+			for i := range q.Sources {
+				q.Sources[i].Storage = storage(&q.Sources[i])
+			}
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/graph"
@@ -132,8 +133,8 @@ func requestsOf(sends []journal.Send, branch string) []commit.Request {
 }
 
 // planAgain cuts the plan that the journal has into the stages that it was cut
-// into. How the target's store is reached is asked anew; a job that has sealed
-// its unit doesn't need it.
+// into. How the stores of its tables are reached is asked anew; a job that has
+// sealed its unit doesn't need it.
 func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) {
 	top, err := plan.Decode(j.resume.plan)
 	if err != nil {
@@ -152,7 +153,12 @@ func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) 
 			return nil, err
 		}
 		if pinned.UUID == c.Target.UUID {
-			setStorage(top, pinned.Storage, pinned.MetadataLocation)
+			top = withTarget(top, pinned.Storage, pinned.MetadataLocation)
+		}
+	}
+	if j.resume.unit == nil {
+		if top, err = s.reachSources(ctx, top); err != nil {
+			return nil, err
 		}
 	}
 	planned, err := planner.PlanJob(ctx, top, planner.Options{JobID: j.id, Mode: j.mode, Root: s.cfg.Root})
@@ -160,6 +166,23 @@ func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) 
 		return nil, err
 	}
 	return &plannedJob{planned, j.resume.plan}, nil
+}
+
+// reachSources says how the tables in object stores that a plan reads are reached.
+// One that is gone stays as it is: what was read of it may be all that is needed.
+func (s *Scheduler) reachSources(ctx context.Context, top plan.Node) (plan.Node, error) {
+	var failed error
+	top = withSources(top, func(src *plan.Source) map[string]string {
+		if failed != nil || src.Kind != plan.SourceTable || len(src.Files) == 0 || !objstore.Remote(src.Files[0].Path) {
+			return src.Storage
+		}
+		pinned, err := s.pinAgain(ctx, src.Table)
+		if err != nil && !errors.Is(err, commit.ErrTableNotFound) && commit.KindOf(err) != commit.KindNotFound {
+			failed = err
+		}
+		return pinned.Storage
+	})
+	return top, failed
 }
 
 // pinAgain pins a table, and tries for a while: a catalog may come up at the same

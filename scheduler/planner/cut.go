@@ -58,14 +58,14 @@ func (j *Job) walk(n plan.Node) (part, error) {
 		if p.tasks > 1 {
 			p = j.exchange(p, &plan.Exchange{How: plan.ExchangeSingle, Partitions: 1})
 		}
-		return p.under(n)
+		return p.under(n), nil
 	case *plan.Write:
 		p, err := j.walk(n.Input)
 		if err != nil {
 			return p, err
 		}
 		p.manifests = true
-		return p.under(n)
+		return p.under(n), nil
 	default:
 		return part{}, fmt.Errorf("planner: job %s: a %s can't be part of a stage", j.ID, n.Kind())
 	}
@@ -87,10 +87,9 @@ func (j *Job) exchange(p part, ex *plan.Exchange) part {
 }
 
 // under puts n on top of the part.
-func (p part) under(n plan.Node) (part, error) {
-	top, err := withInput(n, p.top)
-	p.top = top
-	return p, err
+func (p part) under(n plan.Node) part {
+	p.top = plan.WithInput(n, p.top)
+	return p
 }
 
 // close appends the part as a stage and returns its id.

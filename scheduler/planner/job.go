@@ -100,46 +100,24 @@ func (j *Job) Fragment(stage, task int, inputs []plan.ShuffleLocation) ([]byte, 
 
 // narrow copies the operators from the top to the leaf, so that the plan that
 // the job keeps stays as it is.
-func narrow(n plan.Node, task int, inputs []plan.ShuffleLocation) (plan.Node, error) {
-	switch n := n.(type) {
-	case *plan.Query:
-		c := *n
-		if c.Parallel && len(c.Partitions) > 0 {
-			c.Partitions = [][]plan.SourceFile{n.Partitions[task]}
-			// The task reads its slice of the partitioned source; the list of
-			// all files would only make its message large.
-			c.Sources = slices.Clone(n.Sources)
-			c.Sources[c.Partitioned].Files = n.Partitions[task]
+func narrow(top plan.Node, task int, inputs []plan.ShuffleLocation) (plan.Node, error) {
+	var err error
+	n := plan.Rewrite(top, func(n plan.Node) {
+		switch n := n.(type) {
+		case *plan.Query:
+			if n.Parallel && len(n.Partitions) > 0 {
+				slice := n.Partitions[task]
+				n.Partitions = [][]plan.SourceFile{slice}
+				// The task reads its slice of the partitioned source; the list of
+				// all files would only make its message large.
+				n.Sources = slices.Clone(n.Sources)
+				n.Sources[n.Partitioned].Files = slice
+			}
+		case *plan.ShuffleRead:
+			n.Locations = inputs
+		case *plan.Commit:
+			err = fmt.Errorf("a %s can't run on an executor", n.Kind())
 		}
-		return &c, nil
-	case *plan.ShuffleRead:
-		c := *n
-		c.Locations = inputs
-		return &c, nil
-	}
-	in, err := narrow(n.Inputs()[0], task, inputs)
-	if err != nil {
-		return nil, err
-	}
-	return withInput(n, in)
-}
-
-// withInput copies a node with another input.
-func withInput(n, input plan.Node) (plan.Node, error) {
-	switch n := n.(type) {
-	case *plan.Exchange:
-		c := *n
-		c.Input = input
-		return &c, nil
-	case *plan.Write:
-		c := *n
-		c.Input = input
-		return &c, nil
-	case *plan.Coalesce:
-		c := *n
-		c.Input = input
-		return &c, nil
-	default:
-		return nil, fmt.Errorf("a %s can't run on an executor", n.Kind())
-	}
+	})
+	return n, err
 }
