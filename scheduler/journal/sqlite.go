@@ -11,9 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver named "sqlite"
-
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/sqlitestmt"
 )
 
 // SQLite is a Journal in one SQLite file in WAL mode with synchronous=FULL.
@@ -71,7 +70,7 @@ func open(ctx context.Context, path string) (*SQLite, error) {
 	if path != ":memory:" {
 		dsn += "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)"
 	}
-	db, err := sql.Open("sqlite", dsn)
+	db, err := sqlitestmt.Open(dsn)
 	if err != nil {
 		return nil, err
 	}
