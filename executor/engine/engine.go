@@ -128,7 +128,7 @@ type session struct {
 	dir string
 	// now is the job's time.
 	now time.Time
-	// staged counts what was staged, to name it.
+	// staged counts what was staged in dir, to name it.
 	staged int
 	// names are the locations of files by the paths that DuckDB opened.
 	names map[string]string
@@ -144,22 +144,17 @@ type session struct {
 	jsonRejects  []Reject
 }
 
-// open makes the attempt's directory and instance. The caller closes the
-// session.
+// open gives the attempt its instance. Its directory is made when something is
+// staged in it. The caller closes the session.
 func (e *Engine) open(ctx context.Context, t TaskInfo, k kind) (*session, error) {
 	if !filepath.IsLocal(t.Attempt) || strings.ContainsAny(t.Attempt, `/\`) || t.Attempt == "." || t.Attempt == spillName {
 		return nil, fmt.Errorf("engine: attempt id %q can't name a directory", t.Attempt)
 	}
-	s := &session{Engine: e, dir: filepath.Join(e.cfg.Dir, t.Attempt), now: t.Now, names: map[string]string{}}
-	if err := os.Mkdir(s.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("engine: make the attempt's directory: %w", err)
-	}
 	db, err := e.instance(ctx, cmp.Or(t.MemoryBytes, e.cfg.Memory), t.TimeZone, k)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(s.dir))
+		return nil, err
 	}
-	s.db = db
-	return s, nil
+	return &session{Engine: e, db: db, dir: filepath.Join(e.cfg.Dir, t.Attempt), now: t.Now, names: map[string]string{}}, nil
 }
 
 // spillName is the directory that instances spill to, beside those of attempts.
@@ -213,8 +208,10 @@ func (s *session) close() {
 	} else {
 		s.db.Close()
 	}
-	// What can't be removed now is removed when the slot starts again.
-	_ = os.RemoveAll(s.dir)
+	if s.staged > 0 {
+		// What can't be removed now is removed when the slot starts again.
+		_ = os.RemoveAll(s.dir)
+	}
 }
 
 // undo drops what the session made, the last first.

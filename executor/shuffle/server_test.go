@@ -114,7 +114,7 @@ func TestUpload(t *testing.T) {
 	if err != nil || res.Rows != 40 || res.Bytes == 0 {
 		t.Fatalf("got %+v, %v", res, err)
 	}
-	if _, err := os.Stat(filepath.Join(e.dir, "shuffle/u-1/0/0/up/0.arrow")); err != nil {
+	if _, err := os.Stat(filepath.Join(e.dir, "shuffle/u-1/0.0.up/0.arrow")); err != nil {
 		t.Error(err)
 	}
 	loc := plan.ShuffleLocation{

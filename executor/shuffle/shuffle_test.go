@@ -195,7 +195,7 @@ func TestLocalAndRemoteReadTheSame(t *testing.T) {
 	if len(out) != 1 || out[0].Rows != 25 {
 		t.Fatalf("outputs are %+v", out)
 	}
-	info, err := os.Stat(filepath.Join(e.dir, "shuffle/j-1/2/3/a-1/0.arrow"))
+	info, err := os.Stat(filepath.Join(e.dir, "shuffle/j-1/2.3.a-1/0.arrow"))
 	if err != nil || info.Size() != out[0].Bytes {
 		t.Errorf("file is %v, %v; want %d bytes", info, err, out[0].Bytes)
 	}
@@ -499,7 +499,7 @@ func TestReaderEndsWithItsContext(t *testing.T) {
 func TestCorruptFileIsLost(t *testing.T) {
 	e := newExecutor(t, "e-1")
 	e.write(t, shuffle.WriterOptions{}, batch(t, 0, 100))
-	path := filepath.Join(e.dir, "shuffle/j-1/2/3/a-1/0.arrow")
+	path := filepath.Join(e.dir, "shuffle/j-1/2.3.a-1/0.arrow")
 	if err := os.Truncate(path, 200); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -62,18 +64,17 @@ func (a Attempt) String() string {
 	return fmt.Sprintf("job %q stage %d task %d attempt %q", a.Job, a.Stage, a.Task, a.ID)
 }
 
-func (s *Store) stageDir(job string, stage int) string {
-	return filepath.Join(s.root, job, strconv.Itoa(stage))
-}
+func (s *Store) jobDir(job string) string { return filepath.Join(s.root, job) }
 
-func (s *Store) taskDir(a Attempt) string {
-	return filepath.Join(s.stageDir(a.Job, a.Stage), strconv.Itoa(a.Task))
-}
+// stagePrefix begins the names of the directories of a stage's attempts.
+func stagePrefix(stage int) string { return strconv.Itoa(stage) + "." }
 
 // dirs gives the attempt's directory, and the hidden one that it is written
-// under.
+// under. Both lie in the job's: making and removing a directory for each stage and
+// task would take longer than writing a file manifest.
 func (s *Store) dirs(a Attempt) (final, hidden string) {
-	return filepath.Join(s.taskDir(a), a.ID), filepath.Join(s.taskDir(a), "."+a.ID)
+	name := stagePrefix(a.Stage) + strconv.Itoa(a.Task) + "." + a.ID
+	return filepath.Join(s.jobDir(a.Job), name), filepath.Join(s.jobDir(a.Job), "."+name)
 }
 
 func outputName(output int) string { return strconv.Itoa(output) + ".arrow" }
@@ -85,11 +86,11 @@ func (s *Store) Free(job string, stages ...int) error {
 	if !validPart(job) {
 		return fmt.Errorf("free shuffle data: %q isn't a job's id", job)
 	}
-	dirs := []string{filepath.Join(s.root, job)}
+	dirs := []string{s.jobDir(job)}
 	if len(stages) > 0 {
-		dirs = dirs[:0]
-		for _, stage := range stages {
-			dirs = append(dirs, s.stageDir(job, stage))
+		var err error
+		if dirs, err = s.stageDirs(job, stages); err != nil {
+			return err
 		}
 	}
 	var errs []error
@@ -99,6 +100,26 @@ func (s *Store) Free(job string, stages ...int) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// stageDirs lists the directories of what is there of some stages of a job, also
+// of attempts that are still written.
+func (s *Store) stageDirs(job string, stages []int) ([]string, error) {
+	all, err := os.ReadDir(s.jobDir(job))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, diskError("list", s.jobDir(job), err)
+	}
+	var dirs []string
+	for _, d := range all {
+		name := strings.TrimPrefix(d.Name(), ".")
+		if slices.ContainsFunc(stages, func(n int) bool { return strings.HasPrefix(name, stagePrefix(n)) }) {
+			dirs = append(dirs, filepath.Join(s.jobDir(job), d.Name()))
+		}
+	}
+	return dirs, nil
 }
 
 // removeAll also copes with an attempt that is just making its directory.
