@@ -28,6 +28,12 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
+		goleak.Cleanup(func(code int) {
+			if postgres.stop != nil {
+				postgres.stop()
+			}
+			os.Exit(code)
+		}),
 		// The library's Parquet reader and bun keep pools of their own.
 		goleak.IgnoreTopFunction("database/sql.(*DB).connectionOpener"))
 }

@@ -112,6 +112,11 @@ func (r *restCatalog) configure(ctx context.Context, u *url.URL, c Config) error
 		}
 	}
 	r.base = strings.TrimRight(root.JoinPath("v1", props["prefix"]).String(), "/")
+	// Where credentials are sent is the user's word, and the server's only if
+	// there is none: without one they go to the server itself.
+	if e := props["oauth2-server-uri"]; r.http.auth != nil && c.Properties["oauth2-server-uri"] == "" && e != "" {
+		return r.http.auth.at(u, e)
+	}
 	return nil
 }
 
@@ -236,18 +241,30 @@ type restAttachment struct {
 // Swaps implements iceberg.Attachment.
 func (*restAttachment) Swaps() bool { return false }
 
+// loadReply is the server's answer to a load.
+type loadReply struct {
+	MetadataLocation string              `json:"metadata-location"`
+	Metadata         json.RawMessage     `json:"metadata"`
+	Config           map[string]string   `json:"config"`
+	Credentials      []vendedCredentials `json:"storage-credentials"`
+}
+
+// load asks for a table, with its snapshots: all, or refs for those that branches
+// and tags name.
+func (r *restCatalog) load(ctx context.Context, name commit.TableName, snapshots string) (loadReply, error) {
+	var reply loadReply
+	err := r.http.getJSON(ctx, r.tableURL(name)+"?snapshots="+snapshots, &reply)
+	if s, ok := errors.AsType[*statusError](err); ok && s.status == http.StatusNotFound {
+		return reply, iceberg.TableNotFound(name, "")
+	}
+	return reply, r.wrap("open table", name.String(), err)
+}
+
 // Load implements iceberg.Attachment.
 func (a *restAttachment) Load(ctx context.Context) (iceberg.Loaded, error) {
-	var reply struct {
-		MetadataLocation string          `json:"metadata-location"`
-		Metadata         json.RawMessage `json:"metadata"`
-	}
-	err := a.catalog.http.getJSON(ctx, a.catalog.tableURL(a.name)+"?snapshots=all", &reply)
-	if s, ok := errors.AsType[*statusError](err); ok && s.status == http.StatusNotFound {
-		return iceberg.Loaded{}, iceberg.TableNotFound(a.name, "")
-	}
+	reply, err := a.catalog.load(ctx, a.name, "all")
 	if err != nil {
-		return iceberg.Loaded{}, a.catalog.wrap("open table", a.name.String(), err)
+		return iceberg.Loaded{}, err
 	}
 	meta, err := table.ParseMetadataBytes(reply.Metadata)
 	if err == nil && meta.CurrentSchema() == nil {

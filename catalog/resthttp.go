@@ -4,17 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
-	icerest "github.com/apache/iceberg-go/catalog/rest"
 	"github.com/hashicorp/go-retryablehttp"
 
 	"github.com/firn-project/firn/commit"
@@ -23,16 +22,27 @@ import (
 // maxReply bounds a reply of the catalog that is read into memory.
 const maxReply = 1 << 30
 
+const (
+	// replyTimeout bounds a whole exchange, the reading of its reply included.
+	replyTimeout = 2 * time.Minute
+	// maxRetryAfter is the longest wait that a server is granted. A read whose
+	// server asks for a longer one fails with its answer.
+	maxRetryAfter = time.Minute
+)
+
 // restHTTP carries requests to a REST catalog in two ways. Reads (GET, HEAD) are
-// repeated with backoff. Everything else is sent once: no retry, no redirect,
-// and without GetBody, so that net/http can't send a body again when a
-// connection turns out to be dead.
+// repeated with backoff, or when the server says so. Everything else is sent
+// once: no retry, no redirect, and without GetBody, so that net/http can't send a
+// body again when a connection turns out to be dead. HTTP/2 stays off: its
+// transport has rules of its own for sending a request again.
 type restHTTP struct {
 	transport *http.Transport
 	reads     http.RoundTripper
 	once      *http.Client
 	auth      *bearer
 	headers   http.Header
+	// pause is until when the server wants no commit, in Unix nanoseconds.
+	pause atomic.Int64
 }
 
 var _ http.RoundTripper = (*restHTTP)(nil)
@@ -51,38 +61,87 @@ func newRESTHTTP(c Config, base *url.URL) (*restHTTP, error) {
 	retry.Logger = nil
 	retry.RetryWaitMin, retry.RetryWaitMax, retry.RetryMax = 100*time.Millisecond, 2*time.Second, 4
 	retry.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	retry.CheckRetry = func(ctx context.Context, resp *http.Response, err error) (bool, error) {
+		if resp != nil && retryAfter(resp, time.Now()) > maxRetryAfter {
+			return false, nil
+		}
+		return retryablehttp.DefaultRetryPolicy(ctx, resp, err)
+	}
 	h := &restHTTP{
 		transport: t,
 		reads:     &retryablehttp.RoundTripper{Client: retry},
 		once:      &http.Client{Transport: t, CheckRedirect: noRedirect},
 		headers:   http.Header{},
 	}
+	// A server that vends credentials does so when it's asked to.
+	h.headers.Set("X-Iceberg-Access-Delegation", "vended-credentials")
 	for k, v := range c.Properties {
 		if name, ok := strings.CutPrefix(k, "header."); ok {
 			h.headers.Set(name, v)
 		}
 	}
 	var err error
-	h.auth, err = newBearer(c.Properties, base, h.once)
+	// Asking for a token twice does no harm, so that these requests are
+	// repeated as reads are.
+	h.auth, err = newBearer(c.Properties, base, &http.Client{Transport: h.reads, CheckRedirect: noRedirect})
 	return h, err
+}
+
+// retryAfter is how long a server asks to be left alone, 0 for nothing.
+func retryAfter(resp *http.Response, now time.Time) time.Duration {
+	text := resp.Header.Get("Retry-After")
+	if n, err := strconv.Atoi(text); err == nil && n > 0 {
+		return time.Duration(min(n, 1<<30)) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
 }
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// RoundTrip implements http.RoundTripper for the library.
+// RoundTrip implements http.RoundTripper for the library. A read whose token the
+// server doesn't take any more is repeated once with a new one.
 func (h *restHTTP) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return h.reads.RoundTrip(r)
+		return h.read(r)
 	}
 	if r.GetBody != nil {
 		r = r.Clone(r.Context())
 		r.GetBody = nil
 	}
-	return h.transport.RoundTrip(r)
+	resp, err := h.transport.RoundTrip(r)
+	if err == nil && expired(resp.StatusCode) {
+		h.auth.reset(r.Header.Get("Authorization"))
+	}
+	return resp, err
 }
 
-// Close closes idle connections.
-func (h *restHTTP) Close() { h.transport.CloseIdleConnections() }
+func (h *restHTTP) read(r *http.Request) (*http.Response, error) {
+	resp, err := h.reads.RoundTrip(r)
+	if err != nil || !expired(resp.StatusCode) || !h.auth.reset(r.Header.Get("Authorization")) {
+		return resp, err
+	}
+	drain(resp.Body)
+	_ = resp.Body.Close()
+	key, value, err := h.auth.AuthHeaderWithContext(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set(key, value)
+	return h.reads.RoundTrip(r)
+}
+
+// expired says whether a status means that the token isn't taken any more.
+func expired(status int) bool { return status == http.StatusUnauthorized || status == 419 }
+
+// Close closes idle connections and waits for what is under way for the token.
+func (h *restHTTP) Close() {
+	h.auth.close()
+	h.transport.CloseIdleConnections()
+}
 
 func (h *restHTTP) newRequest(ctx context.Context, method, url string, body io.Reader) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, body)
@@ -121,19 +180,10 @@ func (e *statusError) Unwrap() error {
 	return nil
 }
 
-// getJSON reads a JSON reply. Credentials that the server takes for expired are
-// renewed once.
+// getJSON reads a JSON reply.
 func (h *restHTTP) getJSON(ctx context.Context, url string, into any) error {
-	for renewed := false; ; renewed = true {
-		err := h.getJSONOnce(ctx, url, into)
-		s, ok := errors.AsType[*statusError](err)
-		if renewed || !ok || (s.status != http.StatusUnauthorized && s.status != 419) || !h.auth.reset() {
-			return err
-		}
-	}
-}
-
-func (h *restHTTP) getJSONOnce(ctx context.Context, url string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
 	r, err := h.newRequest(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -155,6 +205,8 @@ func (h *restHTTP) getJSONOnce(ctx context.Context, url string, into any) error 
 
 // delete sends one DELETE.
 func (h *restHTTP) delete(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
 	r, err := h.newRequest(ctx, http.MethodDelete, url, nil)
 	if err != nil {
 		return err
@@ -185,6 +237,11 @@ func errorText(body io.Reader) string {
 
 // postOnce sends one copy of a commit, once.
 func (h *restHTTP) postOnce(ctx context.Context, url string, body []byte) commit.Answer {
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	if err := h.rest(ctx); err != nil {
+		return commit.Answer{Class: commit.AnswerWait, Err: err}
+	}
 	// The reader is hidden, so that no GetBody is made of it.
 	r, err := h.newRequest(ctx, http.MethodPost, url, io.NopCloser(bytes.NewReader(body)))
 	if err != nil {
@@ -198,8 +255,12 @@ func (h *restHTTP) postOnce(ctx context.Context, url string, body []byte) commit
 	}
 	defer func() { _ = resp.Body.Close() }()
 	a := commit.Answer{Class: classOf(resp.StatusCode), Status: resp.StatusCode}
-	if a.Class == commit.AnswerAuth {
-		h.auth.reset()
+	switch a.Class {
+	case commit.AnswerAuth:
+		h.auth.reset(r.Header.Get("Authorization"))
+	case commit.AnswerWait:
+		now := time.Now()
+		h.pause.Store(now.Add(min(retryAfter(resp, now), maxRetryAfter)).UnixNano())
 	}
 	if a.Class != commit.AnswerOK {
 		a.Err = &statusError{resp.StatusCode, errorText(resp.Body)}
@@ -210,6 +271,22 @@ func (h *restHTTP) postOnce(ctx context.Context, url string, body []byte) commit
 		return commit.Answer{Class: commit.AnswerAmbiguous, Status: resp.StatusCode, Err: fmt.Errorf("the reply broke off: %w", err)}
 	}
 	return a
+}
+
+// rest waits as long as the server asked for, before anything is sent.
+func (h *restHTTP) rest(ctx context.Context) error {
+	left := time.Until(time.Unix(0, h.pause.Load()))
+	if left <= 0 {
+		return nil
+	}
+	t := time.NewTimer(left)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("nothing was sent: the catalog asked for a pause of %s more: %w", left.Round(time.Millisecond), context.Cause(ctx))
+	}
 }
 
 // classOf sorts the statuses of a commit's reply.
@@ -230,105 +307,4 @@ func classOf(status int) commit.AnswerClass {
 	default:
 		return commit.AnswerRejected
 	}
-}
-
-// bearer makes the Authorization header: a fixed token, or one got with client
-// credentials and renewed before it expires.
-type bearer struct {
-	client     *http.Client
-	endpoint   string
-	credential string
-	form       url.Values
-
-	mu      sync.Mutex
-	token   string
-	expires time.Time
-}
-
-var _ icerest.ContextAuthManager = (*bearer)(nil)
-
-// newBearer gives nil when no credentials are configured.
-func newBearer(props map[string]string, base *url.URL, client *http.Client) (*bearer, error) {
-	if props["token"] == "" && props["credential"] == "" {
-		return nil, nil
-	}
-	b := &bearer{client: client, token: props["token"], credential: props["credential"], form: url.Values{"grant_type": {"client_credentials"}}}
-	b.endpoint = base.JoinPath("v1", "oauth", "tokens").String()
-	if e := props["oauth2-server-uri"]; e != "" {
-		u, err := base.Parse(e)
-		if err != nil {
-			return nil, fmt.Errorf("oauth2-server-uri: %w", err)
-		}
-		b.endpoint = u.String()
-	}
-	b.form.Set("scope", "catalog")
-	for _, k := range []string{"scope", "audience", "resource"} {
-		if v := props[k]; v != "" {
-			b.form.Set(k, v)
-		}
-	}
-	if id, secret, ok := strings.Cut(b.credential, ":"); ok {
-		b.form.Set("client_id", id)
-		b.form.Set("client_secret", secret)
-	} else {
-		b.form.Set("client_secret", b.credential)
-	}
-	return b, nil
-}
-
-// AuthHeader implements the library's AuthManager.
-func (b *bearer) AuthHeader() (string, string, error) {
-	return b.AuthHeaderWithContext(context.Background())
-}
-
-// AuthHeaderWithContext implements the library's ContextAuthManager.
-func (b *bearer) AuthHeaderWithContext(ctx context.Context) (string, string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.token == "" || (!b.expires.IsZero() && time.Now().After(b.expires)) {
-		if err := b.fetch(ctx); err != nil {
-			return "", "", err
-		}
-	}
-	return "Authorization", "Bearer " + b.token, nil
-}
-
-// reset forgets a token that can be had again, and says whether there is such.
-func (b *bearer) reset() bool {
-	if b == nil || b.credential == "" {
-		return false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.token = ""
-	return true
-}
-
-func (b *bearer) fetch(ctx context.Context) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.endpoint, strings.NewReader(b.form.Encode()))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	resp, err := b.client.Do(r)
-	if err != nil {
-		return fmt.Errorf("get a catalog token: %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%w: get a catalog token from %s: status %d", errPermission, b.endpoint, resp.StatusCode)
-	}
-	var reply struct {
-		AccessToken string `json:"access_token"`
-		ExpiresIn   int64  `json:"expires_in"`
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&reply); err != nil || reply.AccessToken == "" {
-		return fmt.Errorf("get a catalog token from %s: no token in the reply (%w)", b.endpoint, errors.Join(err, errPermission))
-	}
-	b.token, b.expires = reply.AccessToken, time.Time{}
-	if reply.ExpiresIn > 0 {
-		// Renewed a little before it ends.
-		b.expires = time.Now().Add(time.Duration(reply.ExpiresIn) * time.Second * 9 / 10)
-	}
-	return nil
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -49,6 +52,11 @@ type restServer struct {
 	tokens map[string]bool
 	grants int
 	query  []string
+	// vend is given with each table, delegation what it was asked with.
+	vend       []vendedCredentials
+	delegation string
+	// page is how many names a page of a listing has, 0 for all; pages counts.
+	page, pages int
 }
 
 type serverTable struct {
@@ -142,12 +150,27 @@ func (s *restServer) hasNamespace(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-func (s *restServer) listNamespaces(w http.ResponseWriter, _ *http.Request) {
+func (s *restServer) listNamespaces(w http.ResponseWriter, r *http.Request) {
 	out := [][]string{}
-	for n := range s.namespaces {
+	for _, n := range slices.Sorted(maps.Keys(s.namespaces)) {
 		out = append(out, strings.Split(n, "\x1f"))
 	}
-	s.reply(w, map[string]any{"namespaces": out})
+	out, next := paged(s, r, out)
+	s.reply(w, map[string]any{"namespaces": out, "next-page-token": next})
+}
+
+// paged cuts a page out of a listing.
+func paged[T any](s *restServer, r *http.Request, all []T) ([]T, any) {
+	if s.page == 0 {
+		return all, nil
+	}
+	s.pages++
+	from, _ := strconv.Atoi(r.URL.Query().Get("pageToken"))
+	to := min(len(all), from+s.page)
+	if to == len(all) {
+		return all[from:to], nil
+	}
+	return all[from:to], strconv.Itoa(to)
 }
 
 func (s *restServer) createNamespace(w http.ResponseWriter, r *http.Request) {
@@ -192,12 +215,13 @@ func (s *restServer) listTables(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := []map[string]any{}
-	for k := range s.tables {
+	for _, k := range slices.Sorted(maps.Keys(s.tables)) {
 		if n, name, _ := strings.Cut(k, "\x00"); n == ns(r) {
 			out = append(out, map[string]any{"namespace": strings.Split(n, "\x1f"), "name": name})
 		}
 	}
-	s.reply(w, map[string]any{"identifiers": out})
+	out, next := paged(s, r, out)
+	s.reply(w, map[string]any{"identifiers": out, "next-page-token": next})
 }
 
 func (s *restServer) publish(key string, meta table.Metadata) {
@@ -262,7 +286,7 @@ func (s *restServer) register(w http.ResponseWriter, r *http.Request) {
 
 func (s *restServer) replyTable(w http.ResponseWriter, key string) {
 	t := s.tables[key]
-	s.reply(w, map[string]any{"metadata-location": t.location, "metadata": t.meta, "config": map[string]string{"token": "TABLETOKEN"}})
+	s.reply(w, map[string]any{"metadata-location": t.location, "metadata": t.meta, "config": map[string]string{"token": "TABLETOKEN"}, "storage-credentials": s.vend})
 }
 
 func (s *restServer) tableKey(w http.ResponseWriter, r *http.Request) (string, bool) {
@@ -276,6 +300,7 @@ func (s *restServer) tableKey(w http.ResponseWriter, r *http.Request) (string, b
 
 func (s *restServer) loadTable(w http.ResponseWriter, r *http.Request) {
 	s.loads++
+	s.delegation = r.Header.Get("X-Iceberg-Access-Delegation")
 	if key, ok := s.tableKey(w, r); ok {
 		s.replyTable(w, key)
 	}

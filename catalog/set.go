@@ -12,6 +12,7 @@ import (
 
 	"github.com/firn-project/firn/catalog/iceberg"
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/config"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/sql"
 )
@@ -81,11 +82,11 @@ func openEntry(ctx context.Context, c Config, names map[string]bool) (*entry, er
 	var err error
 	switch c.Type {
 	case "sql":
-		e.backend, err = openSQLite(ctx, c, e.store)
+		e.backend, err = openSQL(ctx, c, e.store)
 	case "rest":
 		e.backend, err = openREST(ctx, c, e.store)
 	default:
-		err = configError(c.Name, fmt.Errorf("the type %q is not known; want sql or rest", c.Type))
+		err = configError(c.Name, fmt.Errorf("type: %w", config.CheckCatalogType(c.Type)))
 	}
 	if err != nil {
 		return nil, err

@@ -350,7 +350,7 @@ func TestOpenRefuses(t *testing.T) {
 		"type":        {{Name: "x", Type: "hive", URI: "thrift://x"}},
 		"no uri":      {{Name: "x", Type: "sql"}},
 		"memory":      {{Name: "x", Type: "sql", URI: ":memory:"}},
-		"postgres":    {{Name: "x", Type: "sql", URI: "postgresql://x"}},
+		"mysql":       {{Name: "x", Type: "sql", URI: "mysql://x"}},
 	} {
 		s, err := Open(t.Context(), configs)
 		wantCode(t, name, err, commit.CodeCatalogConfig)

@@ -81,6 +81,7 @@ func TestBadFiles(t *testing.T) {
 		"listen: here":                                   `listen: "here": want HOST:PORT`,
 		"listen: 127.0.0.1:99999":                        `listen: "127.0.0.1:99999": want a port`,
 		"catalogs: {lake: {type: hive, uri: x}}":         `catalogs.lake.type: "hive": want sql or rest`,
+		"catalogs: {lake: {type: hadoop, uri: x}}":       "object stores copy instead",
 		"catalogs: {lake: {type: rest}}":                 "catalogs.lake.uri: it is empty",
 		"catalogs: {lake: {type: sql, uri: x}}":          "catalogs.lake.warehouse: it is empty",
 		"catalogs: {a.b: {type: rest, uri: x}}":          "catalogs.a.b: the name",
@@ -91,9 +92,9 @@ func TestBadFiles(t *testing.T) {
 		"executors: {timeout: 1}":                        "executors",
 		"executors: {wait: -1s}":                         "executors.wait: -1s: want more than 0",
 		"executors: {timeout: 1s, heartbeat: 2s}":        "executors.timeout: 1s: want more than executors.heartbeat, 2s",
-		"listen: [":                                      "yaml",
-		"listen: {a: b}":                                 "cannot unmarshal",
-		"- a\n- b":                                       "cannot unmarshal",
+		"listen: [":      "yaml",
+		"listen: {a: b}": "cannot unmarshal",
+		"- a\n- b":       "cannot unmarshal",
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := LoadScheduler(write(t, "c", text), env(nil))

@@ -157,14 +157,26 @@ func (c Catalog) validate(name string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, ". \"`/"):
 		return errors.New(": the name of a catalog can't be empty or hold dots, blanks, slashes or quotes")
-	case c.Type != "sql" && c.Type != "rest":
-		return fmt.Errorf(".type: %q: want sql or rest", c.Type)
+	case CheckCatalogType(c.Type) != nil:
+		return fmt.Errorf(".type: %w", CheckCatalogType(c.Type))
 	case c.URI == "":
 		return errors.New(".uri: it is empty; want the address of the catalog")
 	case c.Type == "sql" && c.Warehouse == "":
 		return errors.New(".warehouse: it is empty; a sql catalog needs the URI under which its tables lie")
 	}
 	return nil
+}
+
+// CheckCatalogType says whether there is such a type of catalog.
+func CheckCatalogType(t string) error {
+	switch t {
+	case "sql", "rest":
+		return nil
+	case "hadoop":
+		return errors.New(`"hadoop": a Hadoop catalog commits by renaming a file, and object stores copy instead, so that of two commits both may succeed and one is lost; ` +
+			`register its tables in a sql or rest catalog`)
+	}
+	return fmt.Errorf("%q: want sql or rest", t)
 }
 
 // CheckAddress says whether an address to listen on is HOST:PORT.
