@@ -127,7 +127,7 @@ func (p *pending) add(commit func(context.Context) error, abort func()) {
 }
 
 func (p *pending) put(store objstore.Store, path string, raw []byte) {
-	p.add(func(ctx context.Context) error { return store.PutIfAbsent(ctx, path, raw) }, func() {})
+	p.add(func(ctx context.Context) error { return objstore.WriteFile(ctx, store, path, raw) }, func() {})
 }
 
 func (p *pending) flush(ctx context.Context) error {

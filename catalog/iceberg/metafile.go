@@ -75,7 +75,7 @@ func WriteMetadata(ctx context.Context, store objstore.Store, location string, m
 	if err != nil {
 		return fmt.Errorf("metadata file %s: %w", location, err)
 	}
-	return store.PutIfAbsent(ctx, location, raw)
+	return objstore.WriteFile(ctx, store, location, raw)
 }
 
 // compressed compresses a metadata file if its name says that it is.

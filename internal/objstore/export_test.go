@@ -1,11 +1,15 @@
 package objstore
 
+import "time"
+
 // LocalError is localError, for tests.
 var LocalError = localError
 
-// CloseIdle closes a store's idle connections, for leak checks.
-func CloseIdle(s Store) {
-	if r, ok := s.(*router); ok {
-		r.s3.http.CloseIdleConnections()
+// NewTuned makes a store with short waits between tries, and a function that
+// closes its idle connections.
+func NewTuned(c Config, stall time.Duration, attempts int) (Store, func()) {
+	t := &tuning{
+		stall: stall, attempts: attempts, pause: time.Millisecond, longest: 10 * time.Millisecond, transport: newTransport(stall),
 	}
+	return &router{s3: newS3Store(c, t)}, t.transport.CloseIdleConnections
 }

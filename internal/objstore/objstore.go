@@ -17,6 +17,9 @@ var (
 	ErrPermission = errors.New("no permission")
 	// ErrFull: no space is left.
 	ErrFull = errors.New("no space left")
+	// ErrUncertain: it isn't known whether the object was written, and it may
+	// appear later. Only a look at what stands there in the end can tell.
+	ErrUncertain = errors.New("not known whether it was written")
 )
 
 // Store reaches the objects of one kind of location. URIs are absolute:
@@ -30,7 +33,9 @@ type Store interface {
 	// Commit then fails with ErrExists and the old one stays.
 	Create(ctx context.Context, uri string) (Writer, error)
 	// PutIfAbsent writes a small object in one step, durably, or fails with
-	// ErrExists.
+	// ErrExists. It may decide who wins a name: a request whose reply was lost
+	// isn't sent again but looked for, and if nothing is there the error is
+	// ErrUncertain. After any other error nothing was written.
 	PutIfAbsent(ctx context.Context, uri string, data []byte) error
 	// Stat gives the size in bytes.
 	Stat(ctx context.Context, uri string) (int64, error)

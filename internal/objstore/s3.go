@@ -1,74 +1,69 @@
 package objstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
-	"github.com/google/uuid"
 )
 
 // s3Store keeps objects in an S3-compatible store. Writes are conditional
 // (If-None-Match: *), on the single PUT and on the completion of a multipart
-// upload, so that two writers of one name never both succeed.
+// upload, so that two writers of one name never both succeed. Conditional copies
+// and deletes aren't used: several servers ignore their conditions.
 //
-// The SDK repeats a request whose reply was lost. A repeated conditional write
-// then meets the object that its first copy made and is refused. So each write
-// carries a name of its own in the object's metadata, and a refusal is looked
-// at: when the object that stands there has our writer's name, the write was
-// ours and has succeeded.
+// A conditional write whose reply was lost may have taken effect, and a second
+// copy of it would meet the object that the first one made. So the SDK never
+// repeats one. Each write carries a name of its own in the object's metadata, and
+// what stands under the key is looked at: settle has the rules.
 type s3Store struct {
 	client *s3.Client
-	http   *http.Client
+	tuning *tuning
 }
 
 // writerKey is the metadata key with the name of the write.
 const writerKey = "firn-write"
 
-func newS3Store(c Config) *s3Store {
-	// A transport of our own: more idle connections to the one host.
-	client := &http.Client{Transport: newTransport()}
+// broken is a store whose configuration can't be used; each call says why.
+type broken struct{ error }
+
+func (b broken) Open(context.Context, string) (Object, error)      { return nil, b }
+func (b broken) Create(context.Context, string) (Writer, error)    { return nil, b }
+func (b broken) PutIfAbsent(context.Context, string, []byte) error { return b }
+func (b broken) Stat(context.Context, string) (int64, error)       { return 0, b }
+func (b broken) Delete(context.Context, string) error              { return b }
+func (b broken) List(context.Context, string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) { yield(Info{}, b) }
+}
+func (b broken) Unwrap() error { return b.error }
+
+func newS3Store(c Config, t *tuning) Store {
+	client := &http.Client{Transport: t.transport}
+	region, provider, err := c.credentials(client)
+	if err != nil {
+		return broken{err}
+	}
 	o := s3.Options{
-		Region:       c.Region,
+		Region:       region,
+		Credentials:  provider,
 		UsePathStyle: c.PathStyle || (c.Endpoint != "" && !c.VirtualHost),
-		// Checksums only where S3 demands them: other servers don't know the
-		// trailing kind.
+		// Checksums are given in headers: not all servers know the trailing kind.
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
 		HTTPClient:                 client,
-	}
-	if o.Region == "" {
-		o.Region = "us-east-1"
+		Retryer:                    t.retryer(),
 	}
 	if c.Endpoint != "" {
 		o.BaseEndpoint = aws.String(c.Endpoint)
 	}
-	if c.AccessKeyID != "" {
-		o.Credentials = credentials.NewStaticCredentialsProvider(c.AccessKeyID, c.SecretAccessKey, c.SessionToken)
-	} else {
-		o.Credentials = aws.AnonymousCredentials{}
-	}
-	return &s3Store{client: s3.New(o), http: client}
-}
-
-func newTransport() http.RoundTripper {
-	t, ok := http.DefaultTransport.(*http.Transport)
-	if !ok {
-		return http.DefaultTransport
-	}
-	t = t.Clone()
-	t.MaxIdleConnsPerHost = 16
-	return t
+	return &s3Store{client: s3.New(o), tuning: t}
 }
 
 // splitS3 gives the bucket and the key. allowEmpty lets the key be empty, for
@@ -82,9 +77,14 @@ func splitS3(op, uri string, allowEmpty bool) (bucket, key string, err error) {
 	return bucket, key, nil
 }
 
-func s3Error(op, uri string, err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
+// s3Error makes the error that a person reads. The end of the call's own context
+// is given as it is.
+func s3Error(ctx context.Context, op, uri string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := ctx.Err(); cause != nil {
+		return fmt.Errorf("%s %s: %w", op, uri, cause)
 	}
 	var sentinel error
 	if re, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
@@ -101,75 +101,15 @@ func s3Error(op, uri string, err error) error {
 	}
 	if ae, ok := errors.AsType[smithy.APIError](err); ok {
 		switch ae.ErrorCode() {
+		case "PreconditionFailed":
+			sentinel = ErrExists
+		case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired":
+			sentinel = ErrPermission
 		case "QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity":
 			sentinel = ErrFull
 		}
 	}
 	return storageError(op, uri, sentinel, err)
-}
-
-type s3Object struct {
-	store       *s3Store
-	uri         string
-	bucket, key string
-	etag        *string
-	size        int64
-	ctx         context.Context //nolint:containedctx // io.ReaderAt has none
-	cancel      context.CancelFunc
-}
-
-// Open implements Store. The object's reads are tied to ctx's values but not to
-// its end: they end with Close.
-func (s *s3Store) Open(ctx context.Context, uri string) (Object, error) {
-	bucket, key, err := splitS3("open", uri, false)
-	if err != nil {
-		return nil, err
-	}
-	h, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: &key})
-	if err != nil {
-		return nil, s3Error("open", uri, err)
-	}
-	rctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	return &s3Object{store: s, uri: uri, bucket: bucket, key: key, etag: h.ETag, size: aws.ToInt64(h.ContentLength), ctx: rctx, cancel: cancel}, nil
-}
-
-func (o *s3Object) Size() int64 { return o.size }
-
-func (o *s3Object) Close() error {
-	o.cancel()
-	return nil
-}
-
-// ReadAt asks for exactly the range, of the very object that was opened.
-func (o *s3Object) ReadAt(p []byte, off int64) (int, error) {
-	if off < 0 {
-		return 0, storageError("read", o.uri, nil, fmt.Errorf("negative offset %d", off))
-	}
-	if len(p) == 0 {
-		return 0, nil
-	}
-	if off >= o.size {
-		return 0, io.EOF
-	}
-	want := p[:min(int64(len(p)), o.size-off)]
-	r, err := o.store.client.GetObject(o.ctx, &s3.GetObjectInput{
-		Bucket: &o.bucket, Key: &o.key, IfMatch: o.etag,
-		Range: aws.String(fmt.Sprintf("bytes=%d-%d", off, off+int64(len(want))-1)),
-	})
-	if err != nil {
-		return 0, s3Error("read", o.uri, err)
-	}
-	n, err := io.ReadFull(r.Body, want)
-	if cerr := r.Body.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return n, s3Error("read", o.uri, err)
-	}
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
 }
 
 // Stat implements Store.
@@ -180,7 +120,7 @@ func (s *s3Store) Stat(ctx context.Context, uri string) (int64, error) {
 	}
 	h, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: &key})
 	if err != nil {
-		return 0, s3Error("stat", uri, err)
+		return 0, s3Error(ctx, "stat", uri, err)
 	}
 	return aws.ToInt64(h.ContentLength), nil
 }
@@ -192,7 +132,7 @@ func (s *s3Store) Delete(ctx context.Context, uri string) error {
 		return err
 	}
 	_, err = s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &bucket, Key: &key})
-	if err = s3Error("delete", uri, err); errors.Is(err, ErrNotFound) {
+	if err = s3Error(ctx, "delete", uri, err); errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	return err
@@ -204,33 +144,7 @@ func (s *s3Store) PutIfAbsent(ctx context.Context, uri string, data []byte) erro
 	if err != nil {
 		return err
 	}
-	return s.put(ctx, uri, bucket, key, data)
-}
-
-func (s *s3Store) put(ctx context.Context, uri, bucket, key string, data []byte) error {
-	name := uuid.NewString()
-	_, err := s.client.PutObject(ctx, &s3.PutObjectInput{
-		Bucket: &bucket, Key: &key, Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))),
-		IfNoneMatch: aws.String("*"), Metadata: map[string]string{writerKey: name},
-	})
-	return s.settle(ctx, uri, bucket, key, name, s3Error("write", uri, err))
-}
-
-// settle turns a refusal by our own earlier copy into success.
-func (s *s3Store) settle(ctx context.Context, uri, bucket, key, name string, err error) error {
-	if !errors.Is(err, ErrExists) {
-		return err
-	}
-	h, herr := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: &key})
-	if herr != nil {
-		return errors.Join(err, s3Error("stat", uri, herr))
-	}
-	for k, v := range h.Metadata {
-		if strings.EqualFold(k, writerKey) && v == name {
-			return nil
-		}
-	}
-	return err
+	return s.put(ctx, uri, bucket, key, data, false)
 }
 
 // List implements Store.
@@ -246,7 +160,7 @@ func (s *s3Store) List(ctx context.Context, prefix string) iter.Seq2[Info, error
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
 			if err != nil {
-				yield(Info{}, s3Error("list", prefix, err))
+				yield(Info{}, s3Error(ctx, "list", prefix, err))
 				return
 			}
 			for _, o := range page.Contents {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
@@ -22,6 +23,7 @@ import (
 // If-None-Match. It also counts requests and can lose replies.
 type fakeS3 struct {
 	next http.Handler
+	url  string
 	mu   sync.Mutex
 	// lose says whether the reply to a request is lost after it was done.
 	lose func(*http.Request) bool
@@ -63,11 +65,12 @@ func newS3(t *testing.T) (*fakeS3, objstore.Store) {
 	}
 	f := &fakeS3{next: gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()}
 	srv := httptest.NewServer(f)
+	f.url = srv.URL
 	t.Cleanup(srv.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	c := objstore.Config{Endpoint: srv.URL, AccessKeyID: "k", SecretAccessKey: "s"}
-	s := objstore.New(c)
-	t.Cleanup(func() { objstore.CloseIdle(s) })
+	s, closeIdle := objstore.NewTuned(c, time.Minute, 4)
+	t.Cleanup(closeIdle)
 	return f, s
 }
 
@@ -206,8 +209,8 @@ func TestS3IgnoresEnvironment(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	defer srv.Close()
-	s := objstore.New(objstore.Config{Endpoint: srv.URL})
-	defer objstore.CloseIdle(s)
+	s, closeIdle := objstore.NewTuned(objstore.Config{Endpoint: srv.URL}, time.Minute, 4)
+	defer closeIdle()
 	if _, err := s.Stat(t.Context(), "s3://b/k"); !errors.Is(err, objstore.ErrNotFound) {
 		t.Errorf("Stat: %v", err)
 	}

@@ -34,7 +34,9 @@ type s3Writer struct {
 	name             string
 	ctx              context.Context //nolint:containedctx // io.Writer has none
 
-	buf      []byte
+	buf []byte
+	// free has the buffers of parts that were sent.
+	free     chan []byte
 	uploadID *string
 	group    *errgroup.Group
 	gctx     context.Context //nolint:containedctx // that of group
@@ -54,7 +56,9 @@ func (s *s3Store) Create(ctx context.Context, uri string) (Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &s3Writer{store: s, uri: uri, bucket: bucket, key: key, name: uuid.NewString(), ctx: ctx}, nil
+	return &s3Writer{
+		store: s, uri: uri, bucket: bucket, key: key, name: uuid.NewString(), ctx: ctx, free: make(chan []byte, partsInFlight),
+	}, nil
 }
 
 func (w *s3Writer) Write(p []byte) (int, error) {
@@ -83,9 +87,10 @@ func (w *s3Writer) send() error {
 	if w.uploadID == nil {
 		r, err := w.store.client.CreateMultipartUpload(w.ctx, &s3.CreateMultipartUploadInput{
 			Bucket: &w.bucket, Key: &w.key, Metadata: map[string]string{writerKey: w.name},
+			ChecksumAlgorithm: types.ChecksumAlgorithmCrc32c,
 		})
 		if err != nil {
-			return s3Error("write", w.uri, err)
+			return s3Error(w.ctx, "write", w.uri, err)
 		}
 		w.uploadID = r.UploadId
 		w.group, w.gctx = errgroup.WithContext(w.ctx)
@@ -96,20 +101,30 @@ func (w *s3Writer) send() error {
 	}
 	w.next++
 	number, body := w.next, w.buf
-	w.buf = make([]byte, 0, partSize)
 	w.group.Go(func() error {
+		sum := checksum(body)
 		r, err := w.store.client.UploadPart(w.gctx, &s3.UploadPartInput{
 			Bucket: &w.bucket, Key: &w.key, UploadId: w.uploadID, PartNumber: aws.Int32(number),
-			Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))),
+			Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))), ChecksumCRC32C: sum,
 		})
 		if err != nil {
-			return s3Error("write", w.uri, err)
+			return s3Error(w.gctx, "write", w.uri, err)
 		}
 		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.parts = append(w.parts, types.CompletedPart{ETag: r.ETag, PartNumber: aws.Int32(number)})
+		w.parts = append(w.parts, types.CompletedPart{ETag: r.ETag, PartNumber: aws.Int32(number), ChecksumCRC32C: sum})
+		w.mu.Unlock()
+		select {
+		case w.free <- body[:0]:
+		default:
+		}
 		return nil
 	})
+	// The part before has left its buffer, or there are buffers to make.
+	select {
+	case w.buf = <-w.free:
+	default:
+		w.buf = make([]byte, 0, partSize)
+	}
 	return nil
 }
 
@@ -120,7 +135,7 @@ func (w *s3Writer) Commit(ctx context.Context) error {
 	}
 	if w.uploadID == nil {
 		w.done = true
-		return w.store.put(ctx, w.uri, w.bucket, w.key, w.buf)
+		return w.store.put(ctx, w.uri, w.bucket, w.key, w.buf, true)
 	}
 	err := w.send()
 	if err == nil {
@@ -131,16 +146,16 @@ func (w *s3Writer) Commit(ctx context.Context) error {
 		return err
 	}
 	slices.SortFunc(w.parts, func(a, b types.CompletedPart) int { return int(*a.PartNumber - *b.PartNumber) })
-	_, err = w.store.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
-		Bucket: &w.bucket, Key: &w.key, UploadId: w.uploadID, IfNoneMatch: aws.String("*"),
-		MultipartUpload: &types.CompletedMultipartUpload{Parts: w.parts},
+	c := conditional{store: w.store, op: "commit", uri: w.uri, bucket: w.bucket, key: w.key, name: w.name, repeat: true}
+	err = c.run(ctx, func() error {
+		_, err := w.store.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+			Bucket: &w.bucket, Key: &w.key, UploadId: w.uploadID, IfNoneMatch: aws.String("*"),
+			MultipartUpload: &types.CompletedMultipartUpload{Parts: w.parts},
+		}, once)
+		return err
 	})
-	err = s3Error("commit", w.uri, err)
-	// A repeated completion finds its upload gone, or the object in place.
-	if errors.Is(err, ErrNotFound) {
-		err = errors.Join(ErrExists, err)
-	}
-	if err = w.store.settle(ctx, w.uri, w.bucket, w.key, w.name, err); err != nil {
+	if err != nil {
+		// Also after a refusal: the upload stays otherwise.
 		w.Abort()
 		return err
 	}

@@ -5,90 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 	"strings"
 
 	"github.com/firn-project/firn/commit"
 )
 
-// Keys of the settings that FromStorage reads and Config.Storage writes. They
-// are the only ones that travel to executors.
-const (
-	KeyEndpoint     = "s3.endpoint"
-	KeyRegion       = "s3.region"
-	KeyPathStyle    = "s3.path-style-access"
-	KeyAccessKeyID  = "s3.access-key-id"
-	KeySecretKey    = "s3.secret-access-key"
-	KeySessionToken = "s3.session-token"
-)
-
-// Config says how to reach object stores. Nothing is taken from the environment
-// or from instance metadata. The zero Config reaches local files, and public S3
-// objects in us-east-1.
-type Config struct {
-	// Endpoint is the URL of an S3-compatible server; empty for AWS.
-	Endpoint string
-	// Region is the region to sign for; us-east-1 when empty.
-	Region string
-	// PathStyle puts the bucket into the path. It is always on with an
-	// Endpoint unless VirtualHost is set.
-	PathStyle   bool
-	VirtualHost bool
-	// AccessKeyID, SecretAccessKey and SessionToken are static credentials.
-	// Without a key, requests are anonymous.
-	AccessKeyID, SecretAccessKey, SessionToken string
-}
-
-// FromStorage reads the settings of plan.Pinned.Storage. Unknown keys are left
-// out.
-func FromStorage(m map[string]string) Config {
-	c := Config{
-		Endpoint:        m[KeyEndpoint],
-		Region:          m[KeyRegion],
-		AccessKeyID:     m[KeyAccessKeyID],
-		SecretAccessKey: m[KeySecretKey],
-		SessionToken:    m[KeySessionToken],
-	}
-	if s, ok := m[KeyPathStyle]; ok {
-		on, err := strconv.ParseBool(s)
-		c.PathStyle = on
-		c.VirtualHost = err == nil && !on
-	}
-	return c
-}
-
-// Storage is the inverse of FromStorage: nil when nothing is set.
-func (c Config) Storage() map[string]string {
-	m := map[string]string{}
-	for k, v := range map[string]string{
-		KeyEndpoint: c.Endpoint, KeyRegion: c.Region, KeyAccessKeyID: c.AccessKeyID,
-		KeySecretKey: c.SecretAccessKey, KeySessionToken: c.SessionToken,
-	} {
-		if v != "" {
-			m[k] = v
-		}
-	}
-	switch {
-	case c.PathStyle:
-		m[KeyPathStyle] = "true"
-	case c.VirtualHost:
-		m[KeyPathStyle] = "false"
-	}
-	if len(m) == 0 {
-		return nil
-	}
-	return m
-}
-
 // New makes a store that routes each URI by its scheme. It opens no connection.
 func New(c Config) Store {
-	return &router{s3: newS3Store(c)}
+	return &router{s3: newS3Store(c, defaultTuning)}
 }
 
 // router sends each call to the store of the URI's scheme.
 type router struct {
 	local localStore
-	s3    *s3Store
+	s3    Store
 }
 
 func (r *router) route(op, uri string) (Store, error) {
@@ -180,6 +110,8 @@ func storageError(op, uri string, sentinel, err error) error {
 		code = commit.CodeStoragePermission
 	case errors.Is(sentinel, ErrFull):
 		code = commit.CodeStorageFull
+	case errors.Is(sentinel, ErrUncertain):
+		code = commit.CodeStorageUncertain
 	}
 	cause := err
 	switch {
@@ -195,4 +127,22 @@ func storageError(op, uri string, sentinel, err error) error {
 func badLocation(op, uri string, err error) error {
 	info, _ := commit.Explain(string(commit.CodeStorageLocation))
 	return &commit.Error{Code: commit.CodeStorageLocation, Op: op, Object: uri, Cause: err, Hint: info.Hint}
+}
+
+// WriteFile writes a whole object under a name that nobody else uses, durably. In
+// an object store it's repeated until it's there, unlike PutIfAbsent; a name that
+// is taken is ErrExists all the same.
+func WriteFile(ctx context.Context, s Store, uri string, data []byte) error {
+	if !Remote(uri) {
+		return s.PutIfAbsent(ctx, uri, data)
+	}
+	w, err := s.Create(ctx, uri)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := w.Write(data); err != nil {
+		return err
+	}
+	return w.Commit(ctx)
 }
