@@ -26,6 +26,8 @@ type AppendOptions struct {
 	Session Session
 	// ByPosition matches columns by their order instead of their names.
 	ByPosition bool
+	// AfterDeadline is Statement's.
+	AfterDeadline AfterDeadline
 }
 
 // TableWriter streams batches into a table. The rows lie on an executor until
@@ -143,7 +145,7 @@ func (w *TableWriter) Commit(ctx context.Context) (commit.Report, error) {
 	}
 	res, err := w.client.Execute(ctx, Statement{
 		SQL:     "INSERT INTO " + w.table + " " + how + "SELECT * FROM firn_upload." + quoteIdent(w.upload),
-		Session: w.opts.Session, Key: w.opts.Key,
+		Session: w.opts.Session, Key: w.opts.Key, AfterDeadline: w.opts.AfterDeadline,
 	})
 	if err != nil {
 		return w.untold(ctx, "", err), err

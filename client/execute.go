@@ -52,7 +52,25 @@ type Statement struct {
 	DryRun bool
 	// TimeZone is the session's time zone, UTC when empty.
 	TimeZone string
+	// AfterDeadline is what the scheduler may do by itself once the outcome of the
+	// statement's commit was told as unknown.
+	AfterDeadline AfterDeadline
 }
+
+// AfterDeadline is what the scheduler may do for a commit whose outcome wasn't
+// known when its deadline passed. It always goes on looking; the default does
+// nothing else, as whoever was told may have repaired the table meanwhile.
+type AfterDeadline string
+
+// Policies.
+const (
+	AfterDeadlineLook AfterDeadline = ""
+	// AfterDeadlineFence puts an empty commit on the table, so that the requests
+	// that were sent can't land any more; see Client.FenceUnit.
+	AfterDeadlineFence AfterDeadline = "fence"
+	// AfterDeadlineRetry commits the files again, as Client.RetryUnit does.
+	AfterDeadlineRetry AfterDeadline = "retry"
+)
 
 // NewKey makes an idempotency key, a UUIDv7.
 func NewKey() string { return uuid.Must(uuid.NewV7()).String() }
@@ -90,6 +108,7 @@ func (c *Client) Execute(ctx context.Context, s Statement) (*Result, error) {
 		Mode:            string(s.Mode),
 		TimeZone:        s.TimeZone,
 		DryRun:          s.DryRun,
+		AfterDeadline:   string(s.AfterDeadline),
 	})
 	if err != nil {
 		return nil, c.fromRPC(ctx, err)

@@ -56,6 +56,9 @@ type JobStatus struct {
 	// the first ten as "file:line: why".
 	RejectedRows int64
 	Rejects      []string
+	// WaitsFor is what a commit that is under way waits for, in words. Job.Status
+	// has it; what Job.Watch gives doesn't.
+	WaitsFor string
 	// Plan is the plan as EXPLAIN shows it.
 	Plan                      string
 	Submitted, Started, Ended time.Time
@@ -112,7 +115,7 @@ func statusOf(p *firnpb.JobStatus) (JobStatus, error) {
 		Percent: p.GetPercentComplete(), Err: wire.ErrorFromProto(p.GetError()), Tasks: int(p.GetTasks()),
 		Rows: p.GetRows(), RejectedRows: p.GetRejectedRows(), Rejects: p.GetRejects(), Plan: p.GetPlanText(),
 		Submitted: unixMS(p.GetSubmittedUnixMs()), Started: unixMS(p.GetStartedUnixMs()), Ended: unixMS(p.GetEndedUnixMs()),
-		Revision: p.GetRevision(), proto: p,
+		Revision: p.GetRevision(), WaitsFor: p.GetWaitsFor(), proto: p,
 	}
 	for _, st := range p.GetStages() {
 		s.Stages = append(s.Stages, stageOf(st))

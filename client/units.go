@@ -31,6 +31,13 @@ type Unit struct {
 	Sealed, Since time.Time
 	// Quarantine: refused on the catalog's word, while a request may still land.
 	Quarantine bool
+	// LedgerOnly: committed, and known by the table's ledger alone, so that nobody
+	// can tell which files the commit holds; they are kept.
+	LedgerOnly bool
+	// WaitsFor is what the commit waits for, in words, while it is under way.
+	WaitsFor string
+	// AfterDeadline is what the job was submitted with.
+	AfterDeadline AfterDeadline
 	// Sends are the requests that were sent for it; only Unit has them.
 	Sends []Send
 }
@@ -50,6 +57,7 @@ func unitOf(u *firnpb.UnitStatus) Unit {
 		Files: u.GetFiles(), Rows: u.GetRows(), Prefix: u.GetPrefix(), Cause: u.GetCause(),
 		Key: u.GetIdempotencyKey(), Token: u.GetToken(), Digest: u.GetDigest(), TableUUID: u.GetTableUuid(), Branch: u.GetBranch(),
 		Bytes: u.GetBytes(), Sealed: unixMS(u.GetSealedUnixMs()), Since: unixMS(u.GetSinceUnixMs()), Quarantine: u.GetQuarantine(),
+		LedgerOnly: u.GetLedgerOnly(), WaitsFor: u.GetWaitsFor(), AfterDeadline: AfterDeadline(u.GetAfterDeadline()),
 	}
 	for _, s := range u.GetSends() {
 		out.Sends = append(out.Sends, Send{
@@ -95,6 +103,15 @@ func (c *Client) RetryUnit(ctx context.Context, jobID, table string) (JobStatus,
 // Nothing is sent.
 func (c *Client) ResolveUnit(ctx context.Context, jobID string) (JobStatus, error) {
 	return c.driveUnit(ctx, &firnpb.DriveUnitRequest{JobId: jobID, Action: "resolve"})
+}
+
+// FenceUnit is ResolveUnit for a commit that stays unknown because nobody commits
+// to its table: it puts an empty commit on the table, so that the requests that
+// were sent for the job can't land any more, and then finds out. What has landed
+// is found; what hasn't is refused, and its files may be committed again or given
+// up. The error says why when the table can't be fenced.
+func (c *Client) FenceUnit(ctx context.Context, jobID string) (JobStatus, error) {
+	return c.driveUnit(ctx, &firnpb.DriveUnitRequest{JobId: jobID, Action: "fence"})
 }
 
 // DropUnit gives the parked files of a job up: they are deleted.

@@ -30,4 +30,15 @@ type ablation struct {
 	twins bool
 	// noSeatNeeded lets an overwrite go to a table without seats.
 	noSeatNeeded bool
+	// fenceSpeaks takes every request for dead once a fence was sent, whether its
+	// seat is seen to be taken or not.
+	fenceSpeaks bool
+	// shakySeats counts seats as taken for good that the catalog may take back.
+	shakySeats bool
+}
+
+func (m *Machine) killAll() {
+	for _, s := range m.sent {
+		s.passed, s.dead = true, true
+	}
 }

@@ -74,6 +74,14 @@ func TestAblations(t *testing.T) {
 			world: world{Jobs: 2, SameKey: true},
 		},
 		{
+			part: "a fence that was sent has landed", want: "I",
+			world: world{Jobs: 1, Faults: 2, Takeovers: 1, Fence: true},
+		},
+		{
+			part: "seats that can be taken back count as taken", want: "I",
+			world: world{Mode: committest.Mode{TakesBack: true}, Jobs: 1, Faults: 1, Events: 1, Foreign: []string{"compaction"}, Deadline: true},
+		},
+		{
 			part: "overwrites without a seat", want: "I6",
 			world: world{Mode: committest.Mode{NullParent: true}, Operation: commit.OperationOverwrite, Empty: true, Jobs: 1, Faults: 1, Events: 2, Foreign: []string{"append", "truncate"}},
 		},

@@ -29,7 +29,7 @@ type Table interface {
 }
 
 // Metadata is one read of a table: everything in it was true at one moment.
-// It is immutable. A driver's Metadata may implement Sight and Unseated too.
+// It is immutable. A driver's Metadata may implement Sight, Unseated and Shaky too.
 type Metadata interface {
 	// UUID is the identity of the table.
 	UUID() string
@@ -72,6 +72,9 @@ type Request struct {
 	Tokens []Token
 	// MetadataFiles are the paths that Build wrote.
 	MetadataFiles []string
+	// Fence: it is that of Options.Fence, and carries no unit of a job. The
+	// machine sets it.
+	Fence bool
 	// Payload is the driver's own.
 	Payload any
 }

@@ -14,6 +14,8 @@ var ablations = map[string]func(*ablation){
 	"a 409 speaks for its copy":                        func(a *ablation) { a.conflictSpeaks = true },
 	"a batch's refusal is everybody's":                 func(a *ablation) { a.noSplit = true },
 	"a token twice in a request":                       func(a *ablation) { a.twins = true },
+	"a fence that was sent has landed":                 func(a *ablation) { a.fenceSpeaks = true },
+	"seats that can be taken back count as taken":      func(a *ablation) { a.shakySeats = true },
 	"overwrites without a seat":                        func(a *ablation) { a.noSeatNeeded = true },
 }
 

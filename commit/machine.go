@@ -115,6 +115,13 @@ type Options struct {
 	// Sent are the send records of earlier runs of these units. Each counts as
 	// possibly under way, until it's dead.
 	Sent []Request
+	// Fence is the unit of an empty commit (NewFence), nil for none. With it the
+	// machine builds and sends nothing for its other units. When a read proves
+	// nothing of one of them, the fence goes out as a request like any other, and
+	// once the table shows that its seat is taken, by the fence or by somebody
+	// else's commit, their requests are dead. It is dropped when nothing is left
+	// that needs it. Its outcome is told like that of any unit.
+	Fence *Unit
 
 	ablate ablation // set by tests only
 }
@@ -147,6 +154,8 @@ type unitRun struct {
 	elsewhere bool
 	// blind: the last read doesn't reach back to the unit's origin.
 	blind bool
+	// fence: it is Options.Fence.
+	fence bool
 }
 
 type refusal struct {
@@ -187,6 +196,12 @@ func NewMachine(units []Unit, opts Options) *Machine {
 		r := &unitRun{unit: u}
 		byToken[u.Token] = r
 		m.units = append(m.units, r)
+	}
+	if f := opts.Fence; f != nil {
+		for _, u := range m.units {
+			m.want(u, ReasonBudget, errFenced)
+		}
+		m.units = append(m.units, &unitRun{unit: *f, fence: true})
 	}
 	m.groups = [][]*unitRun{slices.Clone(m.units)}
 	for _, r := range opts.Sent {
@@ -338,6 +353,7 @@ func (m *Machine) buildDone(ev BuildDone) {
 		return
 	}
 	s.request = ev.Request
+	s.request.Fence = s.units[0].fence
 	if m.dropIfStopped() {
 		return
 	}
@@ -438,40 +454,6 @@ func (m *Machine) failed(err error) {
 	m.tellFinal()
 	m.retries++
 	m.wait()
-}
-
-// wait pauses before the next read; units that ran out of time end here.
-func (m *Machine) wait() {
-	m.pause = false
-	if m.allDone() {
-		m.state = stateDone
-		return
-	}
-	until := m.now.Add(m.backoff())
-	if d := m.opts.Deadline; !d.IsZero() && until.After(d) && m.now.Before(d) {
-		until = d
-	}
-	m.state = stateWaiting
-	m.emit(Wait{until})
-}
-
-// backoff doubles with each retry and is jittered over its upper half.
-func (m *Machine) backoff() time.Duration {
-	d := m.opts.MinWait << min(max(m.retries-1, 0), 20)
-	if d > m.opts.MaxWait || d <= 0 {
-		d = m.opts.MaxWait
-	}
-	half := d / 2
-	return half + time.Duration(m.random()%uint64(half+1))
-}
-
-// random is SplitMix64.
-func (m *Machine) random() uint64 {
-	m.rng += 0x9e3779b97f4a7c15
-	z := m.rng
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
 }
 
 func (m *Machine) overdue() bool {

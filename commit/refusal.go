@@ -86,6 +86,15 @@ func errUnknown(u *unitRun, s *sentRun, readErr error) error {
 	}
 }
 
+// errUnfenced: a fence that was asked for can't be put on the table.
+func errUnfenced(u *unitRun, s *sentRun, cause error) error {
+	e := &Error{Op: "put an empty commit on", Object: u.unit.Table.String(), Code: CodeUnknown, Cause: cause}
+	e.Tried = fmt.Sprintf("what became of job %s is as unknown as before; its last request (%s) may still land; the data files are kept under %s",
+		u.unit.JobID, s.request.ID, u.unit.Prefix)
+	e.Hint = fmt.Sprintf("The next commit to the table settles it, or `firn commit retry %s`.", u.unit.JobID)
+	return e
+}
+
 func errStopped(u Unit, cause error) error {
 	if cause == nil {
 		cause = errors.New("the job was cancelled")

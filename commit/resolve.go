@@ -47,7 +47,7 @@ func (m *Machine) readFailed(err error) {
 // same table can be older.
 func (m *Machine) isStale(meta Metadata) bool {
 	return len(m.sent) > 0 && m.last != nil && m.last.UUID() == meta.UUID() &&
-		meta.Clock().Number < m.last.Clock().Number
+		firmClock(meta).Number < firmClock(m.last).Number
 }
 
 // gone: there's no table of that name any more, or it is another one.
@@ -147,7 +147,10 @@ func (m *Machine) isPassed(s *sentRun, meta Metadata) bool {
 			return false
 		}
 	}
-	seat, clock := s.request.Seat, meta.Clock()
+	seat, clock := s.request.Seat, firmClock(meta)
+	if m.opts.ablate.shakySeats {
+		clock = meta.Clock()
+	}
 	if m.opts.ablate.movedIsDead && meta.Head(s.request.Branch) != s.request.Head {
 		return true
 	}
@@ -172,6 +175,9 @@ func (s *sentRun) landedIn(meta Metadata) bool {
 func (m *Machine) decide(l look) {
 	if s := m.fresh; s != nil {
 		m.fresh = nil
+		if m.opts.ablate.fenceSpeaks && s.units[0].fence {
+			m.killAll()
+		}
 		m.answered(s, l.meta)
 	}
 	for _, u := range l.absent {
@@ -186,7 +192,7 @@ func (m *Machine) decide(l look) {
 			m.want(u, reason, err)
 			continue
 		}
-		if len(u.unit.Files) == 0 {
+		if len(u.unit.Files) == 0 && !u.fence {
 			m.finishEmpty(u)
 			continue
 		}
@@ -198,6 +204,7 @@ func (m *Machine) decide(l look) {
 		m.giveUp(u)
 	}
 	m.tellFinal()
+	m.dropFence()
 	batch := m.nextBatch(l)
 	switch {
 	case m.allDone():
@@ -216,6 +223,9 @@ func (m *Machine) check(u *unitRun, meta Metadata) error {
 		if why := n.NoSeat(u.unit.Branch); why != "" {
 			return errNoSeat(u.unit, why)
 		}
+	}
+	if u.fence {
+		return nil // it brings no files
 	}
 	return meta.CheckUnit(u.unit)
 }
@@ -425,6 +435,9 @@ func (m *Machine) finish(u *unitRun, o Outcome) {
 	u.done = true
 	o.Attempts, o.Conflicts = u.attempts, u.conflicts
 	m.emit(Finish{Token: u.unit.Token, Outcome: o})
+	if u.fence && o.State == Refused && o.Err != nil {
+		m.unfenced(o.Err)
+	}
 }
 
 // spent is the refusal to want when the budget is spent.

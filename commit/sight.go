@@ -35,6 +35,25 @@ type Unseated interface {
 	NoSeat(branch string) string
 }
 
+// Shaky is a Metadata of a catalog that may take seats back: it removes snapshots
+// of others to let a request land that was built before them. Such a seat isn't
+// taken for good.
+type Shaky interface {
+	// Firm is the highest seat that the read shows to have been taken for good:
+	// neither it nor any seat below it is given away again. It is the clock where
+	// nothing can be taken back.
+	Firm() int64
+}
+
+// firmClock is the clock as far as nobody can set it back.
+func firmClock(m Metadata) Seat {
+	c := m.Clock()
+	if s, ok := m.(Shaky); ok {
+		c.Number = min(c.Number, s.Firm())
+	}
+	return c
+}
+
 // Sees says whether a read shows each token that landed at a seat after since:
 // in a snapshot or in the ledger. The ledger of a table without numbers finds
 // tokens, but proves nothing of those that it doesn't hold.
@@ -62,9 +81,9 @@ func FindToken(m Metadata, branch string, t Token) (Landed, bool) {
 }
 
 // OriginOf is the origin of a key that is accepted with this read: the seat of
-// the table. It is never the zero Seat, which stands for an unknown origin.
+// the table, as far as nobody can take it back. It is never the zero Seat, which stands for an unknown origin.
 func OriginOf(m Metadata) Seat {
-	s := m.Clock()
+	s := firmClock(m)
 	if s == (Seat{}) {
 		s.Pointer = "none" // an empty table of a catalog without pointers
 	}
@@ -124,6 +143,14 @@ func errKeyTooOld(key string, cause error) error {
 }
 
 func errNoSeat(u Unit, why string) error {
+	if u.Operation == OperationFence {
+		return &Error{
+			Code: CodeNoSeat, Op: "put an empty commit on", Object: u.Table.String(), Reason: ReasonValidation,
+			Cause: fmt.Errorf("%s, so that no commit can prove that an older request won't land any more", why),
+			Tried: "nothing was sent",
+			Hint:  "`firn commit retry` commits the files that are there; a table of format version 2 or later with a first snapshot has seats.",
+		}
+	}
 	return &Error{
 		Code: CodeNoSeat, Op: "commit to", Object: u.Table.String(), Reason: ReasonValidation,
 		Cause: fmt.Errorf("%s, and an operation of kind %s needs a seat: it can't be proven which of two copies is applied", why, u.Operation),

@@ -41,6 +41,10 @@ const (
 	// OperationRewrite replaces files by others with the same rows
 	// (compaction).
 	OperationRewrite Operation = "rewrite"
+	// OperationFence adds and removes nothing: its commit only takes a seat, so
+	// that requests which claim that seat, or a lower one, can't land any more
+	// (Options.Fence).
+	OperationFence Operation = "fence"
 )
 
 // commutes: the operation doesn't mind what others commit.

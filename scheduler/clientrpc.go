@@ -41,7 +41,15 @@ func (s *Scheduler) Execute(ctx context.Context, r *firnpb.ExecuteRequest) (*fir
 	if _, err := time.LoadLocation(zone); err != nil || zone == "Local" {
 		return nil, badRequest("run statement", fmt.Errorf("time zone %q isn't known", zone))
 	}
-	sub := submission{namespace: defaultNamespace, key: r.GetIdempotencyKey(), mode: mode, timeZone: zone, dryRun: r.GetDryRun()}
+	after := journal.AfterDeadline(r.GetAfterDeadline())
+	switch after {
+	case journal.AfterDeadlineLook, journal.AfterDeadlineFence, journal.AfterDeadlineRetry:
+	default:
+		return nil, badRequest("run statement", fmt.Errorf("after_deadline %q isn't %q, %q or empty", after, journal.AfterDeadlineFence, journal.AfterDeadlineRetry))
+	}
+	sub := submission{
+		namespace: defaultNamespace, key: r.GetIdempotencyKey(), mode: mode, timeZone: zone, dryRun: r.GetDryRun(), afterDeadline: after,
+	}
 	if sub.dryRun || sub.key == "" {
 		sub.key = newID("")
 	}
@@ -248,7 +256,10 @@ func (s *Scheduler) viewChanged(ctx context.Context, j *job) (*firnpb.JobStatus,
 func (s *Scheduler) GetJob(ctx context.Context, r *firnpb.JobRequest) (*firnpb.JobStatus, error) {
 	j, st, err := s.find(ctx, r)
 	if j != nil {
-		return s.view(ctx, j)
+		st, err = s.view(ctx, j)
+		if err == nil && st.GetPhase() == graph.PhaseCommitting && !endedState(st.GetState()) {
+			st.WaitsFor = s.committer.WaitsFor(j.id)
+		}
 	}
 	return st, err
 }

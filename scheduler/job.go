@@ -89,6 +89,8 @@ type submission struct {
 	// dryRun: the job stops before its commit is sealed, and what it wrote is
 	// deleted.
 	dryRun bool
+	// afterDeadline is what may be done for a commit whose outcome isn't known.
+	afterDeadline journal.AfterDeadline
 }
 
 func newJob(sub submission, now time.Time) *job {

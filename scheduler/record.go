@@ -118,13 +118,15 @@ type submissionRecord struct {
 	TimeZone  string           `json:"time_zone"`
 	NowMicros int64            `json:"now_us"`
 	DryRun    bool             `json:"dry_run,omitempty"`
+
+	AfterDeadline journal.AfterDeadline `json:"after_deadline,omitempty"`
 }
 
 // submissionOf encodes what the job was submitted with.
 func submissionOf(j *job) ([]byte, error) {
 	r := submissionRecord{
 		Statement: j.statement, SQL: j.sql, Target: j.target, Mode: j.mode, TimeZone: j.timeZone, NowMicros: j.now.UnixMicro(),
-		DryRun: j.dryRun,
+		DryRun: j.dryRun, AfterDeadline: j.afterDeadline,
 	}
 	switch p := j.plan.(type) {
 	case *plan.Logical:
@@ -147,7 +149,7 @@ func jobOf(rec journal.Job, raw []byte) (*job, error) {
 	}
 	sub := submission{
 		namespace: rec.Namespace, key: rec.Key, fingerprint: rec.Fingerprint, statement: r.Statement, sql: r.SQL,
-		target: r.Target, mode: r.Mode, timeZone: r.TimeZone, dryRun: r.DryRun,
+		target: r.Target, mode: r.Mode, timeZone: r.TimeZone, dryRun: r.DryRun, afterDeadline: r.AfterDeadline,
 	}
 	if r.Logical != nil {
 		sub.plan = r.Logical

@@ -9,6 +9,7 @@ import (
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 )
@@ -43,7 +44,8 @@ func (s *Scheduler) tidy() {
 
 // resolveUnits looks the units up that are unknown or in quarantine. It only
 // finds out: nothing is built or sent, as whoever was told that an outcome isn't
-// known may have done something about it since.
+// known may have done something about it since; unless the job was submitted with
+// leave for more.
 func (s *Scheduler) resolveUnits(ctx context.Context) {
 	units, err := s.journal.Units(ctx, true)
 	running, rerr := s.runningJobs(ctx)
@@ -58,10 +60,38 @@ func (s *Scheduler) resolveUnits(ctx context.Context) {
 		if u.State != journal.UnitUnknown && !u.Quarantine && (!s.isLost(u) || running[u.JobID]) {
 			continue
 		}
-		if _, err := s.resolveUnit(ctx, u); err != nil {
+		o, err := s.resolveUnit(ctx, u)
+		if err != nil {
 			s.log.Warn("unit not looked up", slog.String("job_id", u.JobID), slog.Any("error", err))
+		} else if o.State == commit.Unknown {
+			s.settle(u)
 		}
 	}
+}
+
+// settle does for an unknown unit what its job was submitted with leave for. It
+// comes after a read that proved nothing, so the table can be reached. It isn't
+// waited for, as it may take as long as a commit's deadline; one runs at a time
+// for a unit, and the next look starts another when it came to nothing.
+func (s *Scheduler) settle(u journal.Unit) {
+	action := actionRetry
+	switch u.AfterDeadline {
+	case journal.AfterDeadlineFence:
+		action = actionFence
+	case journal.AfterDeadlineRetry:
+	default:
+		return
+	}
+	if _, busy := s.settling.LoadOrStore(u.JobID, true); busy {
+		return
+	}
+	s.wg.Go(func() {
+		defer s.settling.Delete(u.JobID)
+		s.log.Info("unknown commit driven by policy", slog.String("job_id", u.JobID), slog.String("action", action))
+		if _, err := s.DriveUnit(s.life, &firnpb.DriveUnitRequest{JobId: u.JobID, Action: action}); err != nil {
+			s.log.Warn("unknown commit not settled", slog.String("job_id", u.JobID), slog.Any("error", err))
+		}
+	})
 }
 
 // runningJobs are the jobs that run, but for those that only wait until somebody
@@ -213,12 +243,8 @@ func (s *Scheduler) lookUp(ctx context.Context, u journal.Unit) (o commit.Outcom
 	if err != nil {
 		return o, err
 	}
-	raw, err := s.journal.Manifest(ctx, u.JobID)
+	files, err := s.filesOf(ctx, u)
 	if err != nil {
-		return o, err
-	}
-	var files []commit.File
-	if err := readManifest(raw, u.Files, func(f []commit.File) error { files = f; return nil }); err != nil {
 		return o, err
 	}
 	table, err := s.cfg.Catalogs.OpenTable(ctx, u.Table)

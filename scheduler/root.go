@@ -31,7 +31,7 @@ type rootRun struct {
 	// attempts are the accepted ones of the final stage, expected what they
 	// reported to have written.
 	attempts []string
-	expected committer.Counts
+	expected *committer.Counts
 	// sealed is the unit that an earlier process sealed, nil when there's none;
 	// sent are the requests that it may have sent.
 	sealed *journal.Unit
@@ -56,16 +56,23 @@ func (s *Scheduler) startRoot(j *job, a graph.RunSchedulerRoot) {
 	final := views[len(views)-1]
 	r := &rootRun{
 		s: s, job: j, epoch: a.Epoch, inputs: a.Inputs, lost: j.lost,
-		expected: committer.Counts{Files: int64(final.Files), Rows: final.Rows},
+		expected: &committer.Counts{Files: int64(final.Files), Rows: final.Rows},
 	}
 	if j.resume != nil {
+		// Kept for the next epoch: what is sealed stays so, also when an executor
+		// is lost before this root starts.
 		r.sealed, r.sent = j.resume.unit, j.resume.sent
-		j.resume = nil
 	}
 	for _, run := range j.graph.Runs() {
 		if run.Task.Stage == final.ID && run.Done {
 			r.attempts = append(r.attempts, run.Attempt)
 		}
+	}
+	if r.sealed != nil {
+		// It was held against the attempts that were accepted when it was sealed.
+		// Some may have been lost since, and their tasks have run again: that
+		// changes nothing.
+		r.attempts, r.expected = nil, nil
 	}
 	s.roots.Go(func() {
 		defer stop()
@@ -164,8 +171,8 @@ func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 	}
 	report, err = r.s.committer.Run(ctx, committer.Root{
 		JobID: r.job.id, Key: r.job.key, Namespace: r.job.namespace, Plan: target,
-		Tasks: r.job.planned.Final().Tasks, Attempts: r.attempts, Expected: &r.expected, Sent: r.sent, Origin: r.job.origin, LedgerFloor: floor,
-		Read: r.read,
+		Tasks: r.job.planned.Final().Tasks, Attempts: r.attempts, Expected: r.expected, Sent: r.sent, Origin: r.job.origin, LedgerFloor: floor,
+		FindOut: r.findsOut(), Read: r.read,
 		BeforeSend: func() error {
 			if err := r.passNoReturn(ctx); err != nil {
 				return err
@@ -182,6 +189,12 @@ func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 		report.Rows, report.Files, report.Bytes = u.Rows, int64(len(u.Files)), u.Bytes
 	}
 	return report, err
+}
+
+// findsOut says whether the root builds nothing: the earlier process has told the
+// unit as unknown.
+func (r *rootRun) findsOut() bool {
+	return r.sealed != nil && r.sealed.State == journal.UnitUnknown && r.sealed.AfterDeadline != journal.AfterDeadlineRetry
 }
 
 // countLost adds the requests that may have been lost with the journal to those
@@ -417,6 +430,11 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 		Prefix: u.Prefix, Files: int64(len(u.Files)), Rows: u.Rows, Bytes: u.Bytes, Tasks: u.Tasks, Sealed: time.Now(),
 		Origin: u.Origin,
 	}
+	if isRun {
+		sealed.AfterDeadline = run.job.afterDeadline
+	} else if old, err := r.s.journal.Unit(ctx, u.JobID); err == nil {
+		sealed.AfterDeadline = old.AfterDeadline
+	}
 	if c, ok := r.s.targets.Load(u.JobID); ok {
 		target := c.(*plan.Commit).Target
 		sealed.SchemaJSON, sealed.SpecJSON = target.SchemaJSON, target.SpecJSON
@@ -433,6 +451,9 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 
 // RecordSend implements committer.Recorder.
 func (r recorder) RecordSend(ctx context.Context, req commit.Request) error {
+	if req.Fence {
+		req.Tokens = nil // no unit is in it
+	}
 	return r.s.journal.Send(ctx, journal.Send{
 		RequestID: req.ID, SnapshotID: req.SnapshotID, Head: req.Head, Seat: req.Seat, Tokens: req.Tokens,
 		MetadataFiles: req.MetadataFiles, At: time.Now(),

@@ -31,6 +31,10 @@ import (
 // scheduler/committer's.
 type Committer interface {
 	Run(ctx context.Context, r committer.Root) (commit.Report, error)
+	// Waits says what each commit that isn't through waits for, WaitsFor what that
+	// of one job does.
+	Waits() []committer.Waiting
+	WaitsFor(jobID string) string
 	Close(ctx context.Context)
 }
 
@@ -59,8 +63,10 @@ type Scheduler struct {
 	// targets are the commit operators that run, by job, for the recorder, and
 	// running the roots that do.
 	targets, running sync.Map
-	planSlots        chan struct{}
-	rootSlots        chan struct{}
+	// settling are the jobs whose unknown commits are driven by policy.
+	settling  sync.Map
+	planSlots chan struct{}
+	rootSlots chan struct{}
 
 	lis    net.Listener
 	server *grpc.Server

@@ -24,6 +24,7 @@ import (
 const (
 	actionRetry   = "retry"
 	actionResolve = "resolve"
+	actionFence   = "fence"
 	actionDrop    = "drop"
 )
 
@@ -37,6 +38,10 @@ func (s *Scheduler) ListUnits(ctx context.Context, r *firnpb.ListUnitsRequest) (
 	running, err := s.runningJobs(ctx)
 	if err != nil {
 		return nil, err
+	}
+	waits := map[string]string{}
+	for _, w := range s.committer.Waits() {
+		waits[w.JobID] = w.For
 	}
 	resp := &firnpb.ListUnitsResponse{}
 	for _, u := range units {
@@ -52,6 +57,7 @@ func (s *Scheduler) ListUnits(ctx context.Context, r *firnpb.ListUnitsRequest) (
 			Files: u.Files, Rows: u.Rows, Bytes: u.Bytes, Prefix: u.Prefix, Cause: strings.ToValidUTF8(u.Cause, "\uFFFD"),
 			Token: u.Token.String(), Digest: u.Digest.String(), TableUuid: u.TableUUID, Branch: u.Branch, IdempotencyKey: u.Key,
 			SealedUnixMs: millis(u.Sealed), SinceUnixMs: millis(u.Since), Quarantine: u.Quarantine,
+			WaitsFor: waits[u.JobID], AfterDeadline: string(u.AfterDeadline), LedgerOnly: u.LedgerOnly,
 		}
 		resp.Units = append(resp.Units, st)
 		if r.GetJobId() == "" {
@@ -120,10 +126,12 @@ func (s *Scheduler) DriveUnit(ctx context.Context, r *firnpb.DriveUnitRequest) (
 			return nil, err
 		}
 		return s.GetJob(ctx, &firnpb.JobRequest{JobId: u.JobID})
+	case actionFence:
+		return s.fenceUnit(ctx, u)
 	case actionDrop:
 		return s.dropUnit(ctx, u)
 	default:
-		return nil, badRequest("drive commit unit", fmt.Errorf("action %q isn't %s, %s or %s", r.GetAction(), actionRetry, actionResolve, actionDrop))
+		return nil, badRequest("drive commit unit", fmt.Errorf("action %q isn't %s, %s, %s or %s", r.GetAction(), actionRetry, actionResolve, actionFence, actionDrop))
 	}
 }
 
@@ -158,12 +166,8 @@ func (s *Scheduler) retryUnit(ctx context.Context, u journal.Unit, table string,
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.journal.Manifest(ctx, u.JobID)
+	files, err := s.filesOf(ctx, u)
 	if err != nil {
-		return nil, err
-	}
-	var files []commit.File
-	if err := readManifest(raw, u.Files, func(f []commit.File) error { files = f; return nil }); err != nil {
 		return nil, err
 	}
 	if target.UUID != u.TableUUID {
@@ -176,7 +180,53 @@ func (s *Scheduler) retryUnit(ctx context.Context, u journal.Unit, table string,
 	if err := s.statFiles(ctx, u, target.Storage, files); err != nil {
 		return nil, err
 	}
-	return s.runUnit(ctx, u, &plan.Commit{Target: target, Branch: u.Branch, Operation: u.Operation, Prefix: u.Prefix}, files)
+	return s.runUnit(ctx, u, &plan.Commit{Target: target, Branch: u.Branch, Operation: u.Operation, Prefix: u.Prefix}, files, false)
+}
+
+// fenceUnit finds out what became of a unit, with an empty commit where that is
+// what it takes: then its requests can't land any more.
+func (s *Scheduler) fenceUnit(ctx context.Context, u journal.Unit) (*firnpb.JobStatus, error) {
+	o, err := s.resolveLocked(ctx, u.JobID)
+	if err != nil {
+		return nil, err
+	}
+	if o.State != commit.Unknown && !o.Quarantine {
+		return s.GetJob(ctx, &firnpb.JobRequest{JobId: u.JobID})
+	}
+	target, err := s.cfg.Catalogs.Pin(ctx, u.Table)
+	if err != nil {
+		return nil, err
+	}
+	if target.UUID != u.TableUUID {
+		return nil, errNotDrivable(u, fmt.Errorf("table %s was replaced: a commit to the table of that name says nothing about the first one", u.Table),
+			"Its files are kept; they can be adopted once it is proven that they can't land.")
+	}
+	target.SchemaJSON, target.SpecJSON = u.SchemaJSON, u.SpecJSON
+	files, err := s.filesOf(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	st, err := s.runUnit(ctx, u, &plan.Commit{Target: target, Branch: u.Branch, Operation: u.Operation, Prefix: u.Prefix}, files, true)
+	after, uerr := s.journal.Unit(ctx, u.JobID)
+	if uerr == nil && u.State == journal.UnitRefused && after.State == journal.UnitRefused {
+		// What it was refused for stays; it is final now.
+		uerr = s.journal.Outcome(ctx, u.JobID, journal.Outcome{State: commit.Refused, Reason: u.Reason, Cause: u.Cause})
+	}
+	if uerr == nil && after.State == journal.UnitRefused {
+		// That is what was asked for.
+		return s.GetJob(ctx, &firnpb.JobRequest{JobId: u.JobID})
+	}
+	return st, errors.Join(err, uerr)
+}
+
+// filesOf are the files of a sealed unit.
+func (s *Scheduler) filesOf(ctx context.Context, u journal.Unit) (files []commit.File, err error) {
+	raw, err := s.journal.Manifest(ctx, u.JobID)
+	if err != nil {
+		return nil, err
+	}
+	err = readManifest(raw, u.Files, func(f []commit.File) error { files = f; return nil })
+	return files, err
 }
 
 // adopt checks that the files may go into another table than the one they were
@@ -285,8 +335,9 @@ func (s *Scheduler) statFiles(ctx context.Context, u journal.Unit, storage map[s
 	return nil
 }
 
-// runUnit runs the commit and records what became of the job.
-func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit, files []commit.File) (*firnpb.JobStatus, error) {
+// runUnit runs the commit, or only a fence for it, and records what became of the
+// job.
+func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit, files []commit.File, fence bool) (*firnpb.JobStatus, error) {
 	select {
 	case s.rootSlots <- struct{}{}:
 		defer func() { <-s.rootSlots }()
@@ -309,7 +360,7 @@ func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit,
 		origin = commit.Seat{} // adopted: it is another unit there
 	}
 	report, err := s.committer.Run(ctx, committer.Root{
-		JobID: u.JobID, Key: u.Key, Namespace: u.Namespace, Plan: c, Tasks: u.Tasks, Sent: sent, Origin: origin, LedgerFloor: floor,
+		JobID: u.JobID, Key: u.Key, Namespace: u.Namespace, Plan: c, Tasks: u.Tasks, Sent: sent, Origin: origin, LedgerFloor: floor, Fence: fence,
 		Read: func(_ context.Context, each func([]commit.File) error) error { return each(files) },
 	})
 	// What became of it is recorded also for a caller that has gone.

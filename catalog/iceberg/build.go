@@ -170,7 +170,15 @@ func (b *build) prepare() error {
 		if u.Branch != first.Branch || u.SchemaID != first.SchemaID || u.SpecID != first.SpecID {
 			return errors.New("units of different branches, schemas or specs can't share a request")
 		}
-		if u.Operation != commit.OperationAppend && u.Operation != "" {
+		switch u.Operation {
+		case commit.OperationAppend, "":
+		case commit.OperationFence:
+			if len(u.Files) > 0 {
+				return errors.New("a fence brings no files")
+			}
+			seen[u.Token] = true
+			continue
+		default:
 			return fmt.Errorf("the operation %q is not supported", u.Operation)
 		}
 		if seen[u.Token] {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/firn-project/firn/client"
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/cluster"
 	"github.com/firn-project/firn/internal/render"
 	"github.com/spf13/cobra"
@@ -23,6 +25,8 @@ type unitJSON struct {
 	Rows   int64  `json:"rows"`
 	Prefix string `json:"prefix"`
 	Cause  string `json:"cause,omitempty"`
+	// WaitsFor is set while the commit is under way.
+	WaitsFor string `json:"waits_for,omitempty"`
 }
 
 func (a *app) commitListCommand() *cobra.Command {
@@ -41,16 +45,16 @@ func (a *app) commitListCommand() *cobra.Command {
 		for _, u := range units {
 			items = append(items, unitObject(u))
 		}
-		return render.List(a.stdout, f, []string{"job", "table", "state", "reason", "files", "rows", "cause"}, items,
+		return render.List(a.stdout, f, []string{"job", "table", "state", "reason", "files", "rows", "waits_for", "cause"}, items,
 			func(u unitJSON) []string {
-				return []string{u.JobID, u.Table, u.State, u.Reason, number(u.Files), number(u.Rows), u.Cause}
+				return []string{u.JobID, u.Table, u.State, u.Reason, number(u.Files), number(u.Rows), u.WaitsFor, u.Cause}
 			})
 	})
 	return cmd
 }
 
 func unitObject(u client.Unit) unitJSON {
-	return unitJSON{u.JobID, u.Table, string(u.State), string(u.Reason), u.Files, u.Rows, u.Prefix, u.Cause}
+	return unitJSON{u.JobID, u.Table, string(u.State), string(u.Reason), u.Files, u.Rows, u.Prefix, u.Cause, u.WaitsFor}
 }
 
 // unitDetails is `firn commit describe -o json`.
@@ -65,6 +69,8 @@ type unitDetails struct {
 	Sealed     string     `json:"sealed"`
 	Since      string     `json:"since"`
 	Quarantine bool       `json:"quarantine"`
+	LedgerOnly bool       `json:"ledger_only"`
+	After      string     `json:"after_deadline"`
 	Sends      []sendJSON `json:"sends"`
 }
 
@@ -94,7 +100,8 @@ func (a *app) commitDescribeCommand() *cobra.Command {
 func (a *app) showUnit(f render.Format, u client.Unit) error {
 	d := unitDetails{
 		unitJSON: unitObject(u), Key: u.Key, Token: u.Token, Digest: u.Digest, TableUUID: u.TableUUID, Branch: u.Branch, Bytes: u.Bytes,
-		Sealed: rfc3339(u.Sealed), Since: rfc3339(u.Since), Quarantine: u.Quarantine, Sends: []sendJSON{},
+		Sealed: rfc3339(u.Sealed), Since: rfc3339(u.Since), Quarantine: u.Quarantine, LedgerOnly: u.LedgerOnly,
+		After: cmp.Or(string(u.AfterDeadline), "look"), Sends: []sendJSON{},
 	}
 	for _, r := range u.Sends {
 		d.Sends = append(d.Sends, sendJSON{r.RequestID, r.SnapshotID, r.Head, r.Seat, rfc3339(r.At)})
@@ -116,6 +123,13 @@ func (a *app) showUnit(f render.Format, u client.Unit) error {
 	if d.Quarantine {
 		p.field("", "a request of it may still land, so its files stay")
 	}
+	if d.LedgerOnly {
+		p.field("", "the table's ledger alone knows it, so its files stay")
+	}
+	p.field("waits for", d.WaitsFor)
+	if u.AfterDeadline != client.AfterDeadlineLook {
+		p.field("if unknown", d.After)
+	}
 	p.field("since", d.Since)
 	p.field("sealed", d.Sealed)
 	p.field("key", d.Key)
@@ -132,17 +146,59 @@ func (a *app) showUnit(f render.Format, u client.Unit) error {
 
 func (a *app) commitResolveCommand() *cobra.Command {
 	t := target{executors: cluster.NoExecutors}
+	var fence, yes bool
 	cmd := &cobra.Command{
-		Use: "resolve JOB", Short: "Find out what became of a job's commit; nothing is sent", Args: arguments("the id of a job"),
+		Use: "resolve JOB [--fence --yes]", Short: "Find out what became of a job's commit; nothing is sent without --fence",
+		Long: `Reads the table and says what became of a job's commit.
+
+It stays unknown as long as a request that was sent may still land. The next commit of anybody to the
+table ends that. On a table that nobody writes to, --fence does: it puts an empty commit on the table,
+as one more snapshot without files, and then finds out. Without --yes it says what it would do.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if yes && !fence {
+				return usage(cmd, "--yes is for --fence")
+			}
+			return arguments("the id of a job")(cmd, args)
+		},
 	}
+	cmd.Flags().BoolVar(&fence, "fence", false, "put an empty commit on the table when that is what it takes")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "really put it there")
 	a.command(cmd, &t, func(ctx context.Context, s *session, f render.Format, args []string) error {
-		status, err := s.ResolveUnit(ctx, args[0])
+		resolve := s.ResolveUnit
+		if fence && yes {
+			resolve = s.FenceUnit
+		}
+		status, err := resolve(ctx, args[0])
 		if err != nil {
 			return err
+		}
+		if fence && !yes {
+			if err := a.fencePlan(ctx, s, args[0]); err != nil {
+				return err
+			}
 		}
 		return a.showJob(f, status)
 	})
 	return cmd
+}
+
+// fencePlan says what a fence for a job's commit would do.
+func (a *app) fencePlan(ctx context.Context, s *session, job string) error {
+	u, err := s.Unit(ctx, job)
+	if err != nil {
+		return err
+	}
+	if u.State != commit.Unknown && !u.Quarantine {
+		a.hint("nothing to fence: the commit is %s", words(string(u.State), string(u.Reason)))
+		return nil
+	}
+	var last int64
+	for _, r := range u.Sends {
+		last = max(last, r.Seat)
+	}
+	a.hint("would put an empty commit on %s (branch %s), so that %s of this job, up to seat %d, can't land any more; nothing was sent, --yes does it",
+		u.Table, u.Branch, count(len(u.Sends), "request"), last)
+	return nil
 }
 
 func (a *app) commitRetryCommand() *cobra.Command {

@@ -28,6 +28,7 @@ type jobJSON struct {
 	Error     *errorJSON  `json:"error,omitempty"`
 	Rejects   []string    `json:"rejects,omitempty"`
 	Plan      string      `json:"plan,omitempty"`
+	WaitsFor  string      `json:"waits_for,omitempty"`
 }
 
 type stageJSON struct {
@@ -45,6 +46,7 @@ func jobObject(s client.JobStatus) jobJSON {
 	j := jobJSON{
 		writeJSON: writeObject(s), SQL: s.SQL, Phase: s.Phase, Percent: s.Percent,
 		Submitted: rfc3339(s.Submitted), Ended: rfc3339(s.Ended), Stages: []stageJSON{}, Rejects: s.Rejects, Plan: s.Plan,
+		WaitsFor: s.WaitsFor,
 	}
 	if s.Report == nil {
 		j.Rows = s.Rows
@@ -216,6 +218,7 @@ func (a *app) showJob(f render.Format, s client.JobStatus) error {
 	p.field("statement", j.Statement)
 	p.field("state", words(j.State, j.Phase))
 	p.field("commit", j.Commit)
+	p.field("waits for", j.WaitsFor)
 	p.field("table", j.Table)
 	if s.Report != nil {
 		p.field("written", fmt.Sprintf("%s rows, %s files, %s", thousands(j.Rows), thousands(j.Files), sizeText(j.Bytes)))

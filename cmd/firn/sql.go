@@ -27,6 +27,8 @@ type sqlFlags struct {
 	mode        string
 	timeZone    string
 	dryRun      bool
+
+	afterDeadline string
 }
 
 func (a *app) sqlCommand() *cobra.Command {
@@ -60,6 +62,8 @@ once. Statement n of several uses the key KEY/n. The default is a new UUIDv7 eac
 	fs.StringVar(&f.mode, "mode", "", "how stages run: staged, pipelined or cached")
 	fs.StringVar(&f.timeZone, "time-zone", "", "`time zone` of the session; UTC by default")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "run INSERT up to its commit, verify what it wrote, and delete that")
+	fs.StringVar(&f.afterDeadline, "after-deadline", "look",
+		"what the scheduler does for a commit of unknown outcome: look, fence (an empty commit) or retry")
 	fs.BoolVarP(&a.quiet, "quiet", "q", false, "no hints and no progress on stderr")
 	fs.BoolVar(&a.noProgress, "no-progress", false, "no progress on stderr")
 	a.outputFlag(cmd)
@@ -80,6 +84,11 @@ func (a *app) runSQL(cmd *cobra.Command, f sqlFlags) error {
 	}
 	if f.rejectLimit < 0 {
 		return usage(cmd, "--reject-limit %d: want 0 or more", f.rejectLimit)
+	}
+	if f.afterDeadline == "look" {
+		f.afterDeadline = string(client.AfterDeadlineLook)
+	} else if f.afterDeadline != string(client.AfterDeadlineFence) && f.afterDeadline != string(client.AfterDeadlineRetry) {
+		return usage(cmd, "--after-deadline %s: want look, fence or retry", f.afterDeadline)
 	}
 	text, err := a.statementText(cmd, f)
 	if err != nil {
@@ -177,6 +186,7 @@ func (r *runner) statement(ctx context.Context, st sql.Statement, key string) er
 	res, err := r.session.Execute(ctx, client.Statement{
 		SQL: st.Text, Session: r.in, Key: key, RejectLimit: r.flags.rejectLimit,
 		Mode: client.Mode(r.flags.mode), TimeZone: r.flags.timeZone, DryRun: r.flags.dryRun && st.Kind == "INSERT",
+		AfterDeadline: client.AfterDeadline(r.flags.afterDeadline),
 	})
 	if err != nil {
 		if why := stopped(ctx, err); why != nil {

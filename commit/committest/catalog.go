@@ -36,6 +36,9 @@ type Mode struct {
 	// NoRef and NoSchema: requests don't assert the branch's head, or schema
 	// and spec. No driver may leave that out either.
 	NoRef, NoSchema bool
+	// TakesBack: the catalog removes compactions of others, and gives their seats
+	// away again, to let a request land that was built before them.
+	TakesBack bool
 	// HeadsOnly: a read shows the current snapshots only, without parents.
 	HeadsOnly bool
 }
@@ -97,6 +100,17 @@ func (c *Catalog) Foreign(branch string) {
 		c.change(func(v *version) {
 			c.next++
 			v.foreign(branch, "f"+strconv.Itoa(c.next))
+		})
+	})
+}
+
+// Compact commits somebody else's compaction, which a catalog of Mode.TakesBack
+// may remove again.
+func (c *Catalog) Compact(branch string) {
+	c.locked(func() {
+		c.change(func(v *version) {
+			c.next++
+			v.compaction(branch, "c"+strconv.Itoa(c.next))
 		})
 	})
 }

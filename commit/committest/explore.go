@@ -48,6 +48,8 @@ type Exploration struct {
 	// many of them.
 	Foreign []string
 	Events  int
+	// Fence: whoever takes over when all units were sent may start with a fence.
+	Fence bool
 	// Cancel lets users cancel the jobs, Deadline lets the deadline pass.
 	Cancel, Deadline bool
 	// MaxAttempts of the machines; 3 when 0.

@@ -40,6 +40,9 @@ func small() (es []committest.Exploration) {
 	}
 	return append(es,
 		committest.Exploration{Name: "cancel and deadline", Jobs: 1, Faults: 1, Takeovers: 1, Cancel: true, Deadline: true},
+		committest.Exploration{Name: "fence", Jobs: 1, Faults: 1, Takeovers: 1, Deadline: true, Fence: true, Events: 1, Foreign: []string{"append", "rollback", "drop column"}},
+		committest.Exploration{Name: "fence, no seats", Mode: committest.Mode{NoSeat: true}, Jobs: 1, Faults: 1, Takeovers: 1, Deadline: true, Fence: true},
+		committest.Exploration{Name: "seats taken back", Mode: committest.Mode{TakesBack: true}, Jobs: 1, Faults: 1, Takeovers: 1, Events: 2, Foreign: []string{"append", "compaction"}},
 		committest.Exploration{Name: "two attempts", Jobs: 1, Attempts: 2, Faults: 1, Takeovers: 1},
 		committest.Exploration{Name: "two jobs", Jobs: 2, Faults: 1, Takeovers: 1, Events: 1, Foreign: []string{"append"}},
 		committest.Exploration{Name: "two jobs, one poisoned", Jobs: 2, Poison: 2, Faults: 1},
@@ -67,6 +70,9 @@ func full() []committest.Exploration {
 	add(committest.Exploration{Name: "three changes, nobody takes over", Jobs: 1, Faults: 1, Events: 3, Foreign: everything})
 	add(committest.Exploration{Name: "cancel, deadline and one change", Jobs: 1, Faults: 1, Takeovers: 1, Cancel: true, Deadline: true, Events: 1, Foreign: everything})
 	add(committest.Exploration{Name: "cancel, deadline and two faults", Jobs: 1, Faults: 2, Takeovers: 2, Cancel: true, Deadline: true})
+	add(committest.Exploration{Name: "fence, two faults", Jobs: 1, Faults: 2, Takeovers: 2, Deadline: true, Fence: true, Events: 1, Foreign: []string{"append", "rollback"}})
+	add(committest.Exploration{Name: "fence, every change", Jobs: 1, Faults: 1, Takeovers: 1, Deadline: true, Fence: true, Events: 1, Foreign: everything})
+	add(committest.Exploration{Name: "seats taken back, two changes", Mode: committest.Mode{TakesBack: true}, Jobs: 1, Faults: 1, Takeovers: 1, Events: 2, Foreign: []string{"append", "compaction", "rollback", "expire"}})
 	add(committest.Exploration{Name: "two attempts, all bounds", Jobs: 1, Attempts: 2, Faults: 2, Takeovers: 2, Events: 1, Foreign: []string{"append"}})
 	add(committest.Exploration{Name: "two jobs, all bounds", Jobs: 2, Attempts: 2, Faults: 2, Takeovers: 2, Events: 1, Foreign: []string{"append"}})
 	add(committest.Exploration{Name: "two jobs, one poisoned, one change", Jobs: 2, Poison: 2, Faults: 1, Takeovers: 1, Events: 1, Foreign: everything})

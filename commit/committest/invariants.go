@@ -33,6 +33,9 @@ func (x *explorer) journaled(w *world, p int, step string, out emit, do func(str
 func (x *explorer) permit(c *world, a commit.Permit) commit.Event {
 	denied := map[commit.Token]error{}
 	for _, t := range a.Tokens {
+		if x.job(t) < 0 {
+			continue
+		}
 		r := &c.rows[x.job(t)]
 		if r.state == rowEnded {
 			denied[t] = errors.New("cancelled")
@@ -46,6 +49,9 @@ func (x *explorer) permit(c *world, a commit.Permit) commit.Event {
 // record makes a send record, if every unit is still in flight.
 func (x *explorer) record(c *world, a commit.Record) commit.Event {
 	for _, t := range a.Request.Tokens {
+		if x.job(t) < 0 {
+			continue
+		}
 		if c.rows[x.job(t)].state != rowSending && !x.Break.Permit {
 			return commit.RecordDone{Err: errors.New("the unit isn't being sent")}
 		}
@@ -58,6 +64,9 @@ func (x *explorer) record(c *world, a commit.Record) commit.Event {
 // shell that deletes later deletes no more than this.
 func (x *explorer) tell(c *world, f commit.Finish) {
 	j, o := x.job(f.Token), f.Outcome
+	if j < 0 {
+		return // nobody waits for a fence
+	}
 	r := &c.rows[j]
 	if r.state == rowEnded && r.cancelled && o.State == commit.Refused {
 		return // the cancel's own echo

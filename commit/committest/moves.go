@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/firn-project/firn/commit"
 )
@@ -103,6 +104,8 @@ func (x *explorer) event(c *world, name string) bool {
 	switch name {
 	case "append":
 		x.change(c, func(v *version) { v.foreign(main, id) })
+	case "compaction":
+		x.change(c, func(v *version) { v.compaction(main, "c"+id) })
 	case "other branch":
 		x.change(c, func(v *version) { v.foreign("other", id) })
 	case "rollback":
@@ -196,13 +199,28 @@ func (x *explorer) starts(w *world, p int, out emit) {
 		}
 		var sent []commit.Request
 		for _, n := range c.sends {
-			sent = append(sent, c.requests[n-1].Request)
+			if r := c.requests[n-1].Request; !r.Fence {
+				sent = append(sent, r)
+			}
+		}
+		if x.Fence && x.allSent(c) {
+			f := c.clone()
+			fence := commit.NewFence(units[0], strconv.Itoa(int(f.epoch)))
+			pr := &f.procs[p]
+			pr.machine = x.New(units, commit.Options{MaxAttempts: x.MaxAttempts, Sent: sent, Fence: &fence})
+			pr.todo = pr.machine.Step(commit.Begin{}, f.now())
+			out(fmt.Sprintf("%c starts with a fence", 'A'+p), f)
 		}
 		pr := &c.procs[p]
 		pr.machine = x.New(units, commit.Options{MaxAttempts: x.MaxAttempts, Deadline: deadline, Sent: sent})
 		pr.todo = pr.machine.Step(commit.Begin{}, c.now())
 		out(fmt.Sprintf("%c starts with attempts %b", 'A'+p, choice), c)
 	}
+}
+
+// allSent: every unit that isn't settled is past its point of no return.
+func (x *explorer) allSent(w *world) bool {
+	return !slices.ContainsFunc(w.rows[:x.rows()], func(r row) bool { return r.state < rowSending })
 }
 
 func (x *explorer) firstClock() int64 {
@@ -239,7 +257,7 @@ func (x *explorer) procMoves(w *world, p int, out emit) {
 	case commit.Record:
 		x.journaled(w, p, "record "+a.Request.ID, out, do, func(c *world) commit.Event { return x.record(c, a) })
 	case commit.Finish:
-		x.journaled(w, p, fmt.Sprintf("job %d is %s", x.job(a.Token), OutcomeText(a.Outcome)), out, do, func(c *world) commit.Event {
+		x.journaled(w, p, fmt.Sprintf("job %d is %s (-1: the fence)", x.job(a.Token), OutcomeText(a.Outcome)), out, do, func(c *world) commit.Event {
 			x.tell(c, a)
 			return nil
 		})

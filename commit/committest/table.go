@@ -19,6 +19,8 @@ type snapshot struct {
 	files      []commit.File
 	removed    []string
 	rows       int64
+	// marked: a compaction that the catalog may remove again (Mode.TakesBack).
+	marked bool
 }
 
 // version is everything that stands in a table at one moment. It is changed
@@ -56,6 +58,37 @@ func (v *version) foreign(branch, id string) {
 	v.clock++
 	v.snapshots[id] = snapshot{id: id, parent: v.heads[branch], seat: v.clock, rows: 1}
 	v.heads[branch] = id
+}
+
+// compaction is somebody else's rewrite of files. A catalog of Mode.TakesBack may
+// remove it.
+func (v *version) compaction(branch, id string) {
+	v.foreign(branch, id)
+	s := v.snapshots[id]
+	s.rows, s.marked = 0, true
+	v.snapshots[id] = s
+}
+
+// takenBack is the version without the compactions that stand between a branch's
+// head and the one that a request asserts, with the clock set back; ok is false
+// when anything else stands there.
+func (v version) takenBack(branch, head string) (version, bool) {
+	n := v.clone()
+	at := n.heads[branch]
+	for at != head && n.snapshots[at].marked {
+		parent := n.snapshots[at].parent
+		delete(n.snapshots, at)
+		at = parent
+	}
+	if at != head || head == "" {
+		return v, false
+	}
+	n.setHead(branch, head)
+	n.clock = 0
+	for _, s := range n.snapshots {
+		n.clock = max(n.clock, s.seat)
+	}
+	return n, true
 }
 
 func (v *version) setHead(branch, id string) {
@@ -117,11 +150,18 @@ type payload struct {
 // apply is the catalog's side of a commit: all assertions or nothing. It gives
 // the version after it and how many units it has no place for.
 func (v version) apply(mode Mode, p *payload) (next version, misfits int, a commit.Answer) {
+	if mode.TakesBack && v.exists && v.heads[p.branch] != p.head {
+		if back, ok := v.takenBack(p.branch, p.head); ok {
+			if _, _, why := back.refuses(mode, p); why == "" {
+				return back.apply(mode, p)
+			}
+		}
+	}
 	if class, status, why := v.refuses(mode, p); why != "" {
 		return v, 0, commit.Answer{Class: class, Status: status, Err: errors.New(why)}
 	}
 	for _, u := range p.units {
-		if v.checkUnit(u) != nil {
+		if u.Operation != commit.OperationFence && v.checkUnit(u) != nil {
 			misfits++
 		}
 	}
@@ -198,6 +238,7 @@ type metadata struct {
 var (
 	_ commit.Sight    = metadata{}
 	_ commit.Unseated = metadata{}
+	_ commit.Shaky    = metadata{}
 )
 
 // read is what a read shows of the version.
@@ -319,6 +360,22 @@ func (m metadata) SeatAt(t time.Time) (seat int64) {
 		}
 	}
 	return seat
+}
+
+// Firm implements commit.Shaky: while a compaction is shown that can be removed,
+// only the seats of other snapshots are taken for good.
+func (m metadata) Firm() int64 {
+	var firm int64
+	shaky := false
+	for _, s := range m.snapshots {
+		if shaky = shaky || m.mode.TakesBack && s.marked; !s.marked {
+			firm = max(firm, s.seat)
+		}
+	}
+	if !shaky {
+		return m.clock
+	}
+	return firm
 }
 
 // NoSeat implements commit.Unseated.

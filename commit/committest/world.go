@@ -209,14 +209,14 @@ func bits(bs ...bool) (f byte) {
 	return f
 }
 
-// job is the number of the job that a token belongs to.
+// job is the number of the job that a token belongs to, -1 for that of a fence.
 func (x *explorer) job(t commit.Token) int {
 	for j := range x.Jobs {
 		if x.units[j][0].Token == t {
 			return j
 		}
 	}
-	return 0
+	return -1
 }
 
 func fileBit(job, attempt int) uint8 { return 1 << (job*2 + attempt) }
@@ -250,6 +250,7 @@ func (x *explorer) build(w *world, a commit.Build) commit.BuildDone {
 		}
 	}
 	q := &built{Request: base.build(strconv.Itoa(n), a.Units)}
+	q.Fence = a.Units[0].Operation == commit.OperationFence
 	p := q.Payload.(*payload)
 	tokens := map[commit.Token]bool{}
 	for _, u := range a.Units {
@@ -281,7 +282,7 @@ func (x *explorer) arrive(w *world, n uint8) commit.Answer {
 	if ans.Class != commit.AnswerOK {
 		return ans
 	}
-	if head != p.head {
+	if head != p.head && !x.Mode.TakesBack {
 		w.broke = "I8: a commit of somebody else was put aside"
 	}
 	if x.Claims && (head == "" || w.table.full.snapshots[head].seat != x.firstClock()) {
@@ -294,7 +295,9 @@ func (x *explorer) arrive(w *world, n uint8) commit.Answer {
 	x.change(w, func(v *version) { *v = next })
 	w.landed |= 1 << n
 	for _, t := range q.Tokens {
-		w.times[x.job(t)]++
+		if j := x.job(t); j >= 0 {
+			w.times[j]++
+		}
 	}
 	return ans
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/firn-project/firn/commit"
 )
 
@@ -28,6 +30,8 @@ type drive struct {
 	cancel context.CancelFunc
 	unhook func() bool
 	sent   bool
+	// fence is the machine's, zero for none.
+	fence commit.Unit
 	// ended are outcomes that weren't told yet.
 	ended []func()
 	log   *slog.Logger
@@ -66,10 +70,29 @@ func newDrive(o *owner, batch []*item) *drive {
 		}
 		units, sent = append(units, u), append(sent, it.root.Sent...)
 	}
-	d.m = commit.NewMachine(units, commit.Options{
-		MaxAttempts: c.cfg.MaxAttempts, Deadline: d.deadline, Seed: seed(batch[0].unit, now), Sent: sent,
-	})
+	if batch[0].root.FindOut && !batch[0].root.Fence {
+		d.deadline = now
+	}
+	opts := commit.Options{MaxAttempts: c.cfg.MaxAttempts, Deadline: d.deadline, Seed: seed(batch[0].unit, now), Sent: sent}
+	if batch[0].root.Fence && len(units) == 1 {
+		d.fence = commit.NewFence(units[0], uuid.NewString())
+		opts.Fence = &d.fence
+	}
+	d.m = commit.NewMachine(units, opts)
 	return d
+}
+
+// stopFence lets the end of the caller's context stop a fence that hasn't been
+// sent; what it was for is past its own point of no return.
+func (d *drive) stopFence() {
+	if d.fence.Token == (commit.Token{}) || d.sent {
+		return
+	}
+	for _, it := range d.items {
+		if err := context.Cause(it.ctx); err != nil {
+			d.carryOut(d.m.Step(commit.Cancel{Token: d.fence.Token, Err: err}, d.now()))
+		}
+	}
 }
 
 // lost is told that a unit has left: when all have, what is under way for them
@@ -147,10 +170,16 @@ func (d *drive) run() (ended bool) {
 func (d *drive) dropLeft() {
 	for t, it := range d.items {
 		if cause := it.left(); cause != nil {
-			for _, a := range d.m.Step(commit.Cancel{Token: t, Err: cause}, d.now()) {
-				d.do(a)
-			}
+			d.carryOut(d.m.Step(commit.Cancel{Token: t, Err: cause}, d.now()))
 		}
+	}
+	d.stopFence()
+}
+
+// carryOut does what a cancel leads to, which waits for no answer.
+func (d *drive) carryOut(actions []commit.Action) {
+	for _, a := range actions {
+		d.do(a)
 	}
 }
 
@@ -187,6 +216,10 @@ func (d *drive) do(a commit.Action) commit.Event {
 				slog.String("request_id", a.Request.ID), slog.String("error", err.Error()))
 		}
 	case commit.Finish:
+		if a.Token == d.fence.Token {
+			d.log.LogAttrs(context.Background(), slog.LevelInfo, "fence ended", slog.String("state", string(a.Outcome.State)),
+				slog.String("snapshot_id", a.Outcome.Landed.SnapshotID), slog.Any("error", a.Outcome.Err))
+		}
 		d.finish(a.Token, a.Outcome)
 	}
 	return nil

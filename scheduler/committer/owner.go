@@ -125,7 +125,7 @@ func (o *owner) take() []*item {
 
 // groups says whether the unit may share a request at all.
 func groups(it *item) bool {
-	return it.unit.Operation == commit.OperationAppend && len(it.root.Sent) == 0
+	return it.unit.Operation == commit.OperationAppend && len(it.root.Sent) == 0 && !it.root.FindOut && !it.root.Fence
 }
 
 func sameShape(a, b commit.Unit) bool {
@@ -260,6 +260,25 @@ type Waiting struct {
 	Since time.Time
 	// For is what it waits for, in words.
 	For string
+}
+
+// WaitsFor says what the commit of a job waits for, in words; empty when it has
+// none here.
+func (c *Committer) WaitsFor(jobID string) string {
+	c.mu.Lock()
+	var found *item
+	for _, o := range c.mu.owners {
+		for _, it := range o.items() {
+			if it.unit.JobID == jobID {
+				found = it
+			}
+		}
+	}
+	c.mu.Unlock()
+	if found == nil {
+		return ""
+	}
+	return found.owner.explain(found)
 }
 
 // Waits says what each commit that isn't through waits for, oldest first.

@@ -37,6 +37,13 @@ type Root struct {
 	// Sent are the send records of earlier runs of this unit, when it is driven
 	// again: requests that may still be under way. Payload may be missing.
 	Sent []commit.Request
+	// FindOut: nothing is built or sent for the unit, as whoever was told that its
+	// outcome isn't known may have done something about it since. What a read
+	// proves is told, and unknown otherwise.
+	FindOut bool
+	// Fence is FindOut with an empty commit, put on the table when that is what it
+	// takes to prove that the requests in Sent can't land any more.
+	Fence bool
 	// Origin is the seat of the table when the key was first accepted, as the
 	// journal has it; zero when it isn't known here.
 	Origin commit.Seat
