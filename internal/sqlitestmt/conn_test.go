@@ -109,7 +109,7 @@ func TestOverlappingRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // it only reads
+	defer tx.Rollback()
 	const list = "SELECT a FROM t ORDER BY a"
 	outer, err := tx.QueryContext(t.Context(), list)
 	if err != nil {
