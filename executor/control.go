@@ -61,7 +61,11 @@ func (c *control) FreeJobData(_ context.Context, req *firnpb.FreeJobDataRequest)
 	for i, s := range req.GetStages() {
 		stages[i] = int(s)
 	}
-	if err := c.e.free(req.GetJobId(), stages); err != nil {
+	err := c.e.free(req.GetJobId(), stages)
+	for _, job := range req.GetMoreJobs() {
+		err = errors.Join(err, c.e.free(job, nil))
+	}
+	if err != nil {
 		return nil, wire.ToStatus(err)
 	}
 	return &firnpb.FreeJobDataResponse{}, nil

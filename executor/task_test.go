@@ -310,8 +310,19 @@ func TestFreeJobData(t *testing.T) {
 	if st := h.wait(t, "a-2"); st.GetState() != "cancelled" {
 		t.Errorf("status is %v", st)
 	}
-	if _, err := h.control.FreeJobData(t.Context(), &firnpb.FreeJobDataRequest{JobId: "../x"}); err == nil {
-		t.Error("a path was taken as a job")
+	for _, bad := range []*firnpb.FreeJobDataRequest{{JobId: "../x"}, {JobId: "j-2", MoreJobs: []string{"../x"}}} {
+		if _, err := h.control.FreeJobData(t.Context(), bad); err == nil {
+			t.Errorf("a path was taken as a job: %v", bad)
+		}
+	}
+	// Several jobs at once.
+	h.launch(t, def(t, "a-3", query("rows 10")))
+	h.wait(t, "a-3")
+	if _, err := h.control.FreeJobData(t.Context(), &firnpb.FreeJobDataRequest{JobId: "j-0", MoreJobs: []string{"j-1", "j-2"}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := h.fetch(t, h.location("a-3", 0)); err == nil {
+		t.Error("data of the second job that was freed is still there")
 	}
 }
 

@@ -1,13 +1,10 @@
 package scheduler
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
-
-	"google.golang.org/grpc"
 
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
@@ -50,13 +47,9 @@ func (s *Scheduler) dispatch() {
 	}
 	for e, launches := range batches {
 		s.handOut(launches, func(tasks []*firnpb.TaskDefinition) {
-			if len(tasks) == 0 {
-				return
+			if len(tasks) > 0 {
+				e.outbox.launch(tasks)
 			}
-			s.send(e, "launch tasks", true, func(ctx context.Context) error {
-				_, err := e.rpc.LaunchTasks(ctx, &firnpb.LaunchTasksRequest{Tasks: tasks}, grpc.WaitForReady(true))
-				return err
-			})
 		})
 	}
 }
@@ -205,24 +198,14 @@ func (s *Scheduler) cancelTask(j *job, c graph.CancelTask) {
 	}
 	s.endAttempt(a)
 	s.noted(nil, journal.Batch{Ended: []string{a.id}})
-	e := a.executor
-	s.send(e, "cancel task", false, func(ctx context.Context) error {
-		_, err := e.rpc.CancelTasks(ctx, &firnpb.CancelTasksRequest{AttemptIds: []string{c.Attempt}})
-		return err
-	})
+	a.executor.outbox.cancel(a.id)
 }
 
-// freeData removes shuffle data of a job, or of an upload, on all executors.
+// freeData removes shuffle data of a job that has ended, or of an upload, on all
+// executors.
 func (s *Scheduler) freeData(id string, stages []int) {
-	req := &firnpb.FreeJobDataRequest{JobId: id}
-	for _, n := range stages {
-		req.Stages = append(req.Stages, uint32(n))
-	}
 	for _, e := range s.state.executors {
-		s.send(e, "free job data", false, func(ctx context.Context) error {
-			_, err := e.rpc.FreeJobData(ctx, req)
-			return err
-		})
+		e.outbox.free(id, stages)
 	}
 }
 

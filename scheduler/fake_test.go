@@ -324,7 +324,10 @@ func (e *fakeExecutor) CancelTasks(_ context.Context, r *firnpb.CancelTasksReque
 
 // FreeJobData implements firnpb.ExecutorServiceServer.
 func (e *fakeExecutor) FreeJobData(_ context.Context, r *firnpb.FreeJobDataRequest) (*firnpb.FreeJobDataResponse, error) {
-	e.freed <- r
+	e.freed <- &firnpb.FreeJobDataRequest{JobId: r.GetJobId(), Stages: r.GetStages()}
+	for _, job := range r.GetMoreJobs() {
+		e.freed <- &firnpb.FreeJobDataRequest{JobId: job}
+	}
 	return &firnpb.FreeJobDataResponse{}, nil
 }
 

@@ -9,8 +9,7 @@ import (
 // which they were put. Putting never blocks, so a function may put others, also
 // into the mailbox that runs it.
 //
-// The event loop is a mailbox; so is the outbox of each executor and the queue
-// of journal writes.
+// The event loop is a mailbox; the calls to each executor are two more.
 type mailbox struct {
 	mu     sync.Mutex
 	queue  []func()

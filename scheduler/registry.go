@@ -36,11 +36,9 @@ type executor struct {
 	// lastUse orders executors with the same number of free slots.
 	lastUse uint64
 
-	conn *grpc.ClientConn
-	rpc  firnpb.ExecutorServiceClient
-	// outbox keeps calls to the executor in order, so that a cancel can't
-	// overtake its launch.
-	outbox *mailbox
+	conn   *grpc.ClientConn
+	rpc    firnpb.ExecutorServiceClient
+	outbox *outbox
 	life   context.Context //nolint:containedctx // ends when the executor is lost
 	end    context.CancelFunc
 }
@@ -124,8 +122,9 @@ func (s *Scheduler) addExecutor(r journal.Executor) (*executor, error) {
 	}
 	e := &executor{
 		id: r.ID, incarnation: r.Incarnation, control: r.Control, flight: r.Flight, slots: r.Slots, memory: r.Memory, seen: time.Now(),
-		running: map[string]*attempt{}, conn: conn, rpc: firnpb.NewExecutorServiceClient(conn), outbox: newMailbox(nil),
+		running: map[string]*attempt{}, conn: conn, rpc: firnpb.NewExecutorServiceClient(conn),
 	}
+	e.outbox = newOutbox(s, e)
 	e.life, e.end = context.WithCancel(context.Background())
 	s.state.executors[e.id] = e
 	return e, nil
@@ -191,23 +190,6 @@ func (s *Scheduler) dropExecutor(e *executor, grace time.Duration) {
 		e.end()
 		if err := e.conn.Close(); err != nil {
 			s.log.Debug("connection ended badly", slog.String("executor", e.id), slog.Any("error", err))
-		}
-	})
-}
-
-// send queues a call to the executor. A call that fails for good makes the
-// executor lost when must is set; else the next heartbeats straighten it out.
-func (s *Scheduler) send(e *executor, what string, must bool, f func(context.Context) error) {
-	e.outbox.put(func() {
-		ctx, cancel := context.WithTimeout(e.life, s.cfg.ExecutorTimeout)
-		defer cancel()
-		err := f(ctx)
-		if err == nil || e.life.Err() != nil {
-			return
-		}
-		s.log.Warn("call to executor failed", slog.String("executor", e.id), slog.String("call", what), slog.Any("error", err))
-		if must {
-			s.loop.put(func() { s.loseExecutor(e, what+" failed") })
 		}
 	})
 }

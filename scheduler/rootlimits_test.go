@@ -74,9 +74,10 @@ func TestRoot29_CancelledJobFreedAfterTheRootStopped(t *testing.T) {
 	must(t, err)
 	wantState(t, resp.GetJob(), graph.Cancelled, commit.CommitNone)
 	// Whatever was sent to the executor has arrived when its outbox is empty.
-	var outbox *mailbox
-	must(t, h.s.loop.call(t.Context(), func() { outbox = h.s.state.executors["e1"].outbox }))
-	must(t, outbox.call(t.Context(), func() {}))
+	var o *outbox
+	must(t, h.s.loop.call(t.Context(), func() { o = h.s.state.executors["e1"].outbox }))
+	must(t, o.calls.call(t.Context(), func() {}))
+	must(t, o.frees.call(t.Context(), func() {}))
 	if len(e.freed) != 0 {
 		t.Fatalf("freed %v while the root may read it", <-e.freed)
 	}

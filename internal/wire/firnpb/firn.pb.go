@@ -1277,6 +1277,7 @@ type FreeJobDataRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Stages        []uint32               `protobuf:"varint,2,rep,packed,name=stages,proto3" json:"stages,omitempty"`
+	MoreJobs      []string               `protobuf:"bytes,3,rep,name=more_jobs,json=moreJobs,proto3" json:"more_jobs,omitempty"` // jobs of which everything is removed besides
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1321,6 +1322,13 @@ func (x *FreeJobDataRequest) GetJobId() string {
 func (x *FreeJobDataRequest) GetStages() []uint32 {
 	if x != nil {
 		return x.Stages
+	}
+	return nil
+}
+
+func (x *FreeJobDataRequest) GetMoreJobs() []string {
+	if x != nil {
+		return x.MoreJobs
 	}
 	return nil
 }
@@ -4037,10 +4045,11 @@ const file_firn_proto_rawDesc = "" +
 	"\x12CancelTasksRequest\x12\x1f\n" +
 	"\vattempt_ids\x18\x01 \x03(\tR\n" +
 	"attemptIds\"\x15\n" +
-	"\x13CancelTasksResponse\"C\n" +
+	"\x13CancelTasksResponse\"`\n" +
 	"\x12FreeJobDataRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
-	"\x06stages\x18\x02 \x03(\rR\x06stages\"\x15\n" +
+	"\x06stages\x18\x02 \x03(\rR\x06stages\x12\x1b\n" +
+	"\tmore_jobs\x18\x03 \x03(\tR\bmoreJobs\"\x15\n" +
 	"\x13FreeJobDataResponse\"E\n" +
 	"\fProbeRequest\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\fR\arequest\x12\x1b\n" +

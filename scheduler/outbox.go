@@ -1,0 +1,120 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/firn-project/firn/internal/wire/firnpb"
+)
+
+// outbox makes the calls to an executor. They keep their order, so that neither a
+// cancel nor a job's end can overtake a launch; but what waits while a call is
+// under way goes out together, and removing the data of ended jobs, which has
+// time, holds up no launch.
+type outbox struct {
+	s *Scheduler
+	e *executor
+	// calls and frees run one call at a time each. A job's data is freed after the
+	// calls that were made before for it.
+	calls, frees *mailbox
+
+	mu sync.Mutex
+	// tasks and ended wait for the next call that launches or frees.
+	tasks []*firnpb.TaskDefinition
+	ended []string
+}
+
+func newOutbox(s *Scheduler, e *executor) *outbox {
+	return &outbox{s: s, e: e, calls: newMailbox(nil), frees: newMailbox(nil)}
+}
+
+// close makes the calls that wait.
+func (o *outbox) close() {
+	o.calls.close()
+	o.frees.close()
+}
+
+// launch hands tasks over. They may go with those that were given earlier: at the
+// most they overtake what concerns other attempts. The executor is lost if it
+// can't be told.
+func (o *outbox) launch(tasks []*firnpb.TaskDefinition) {
+	o.mu.Lock()
+	o.tasks = append(o.tasks, tasks...)
+	o.mu.Unlock()
+	o.calls.put(func() {
+		o.mu.Lock()
+		all := o.tasks
+		o.tasks = nil
+		o.mu.Unlock()
+		if len(all) == 0 {
+			return
+		}
+		o.call("launch tasks", true, func(ctx context.Context) error {
+			_, err := o.e.rpc.LaunchTasks(ctx, &firnpb.LaunchTasksRequest{Tasks: all}, grpc.WaitForReady(true))
+			return err
+		})
+	})
+}
+
+// cancel stops an attempt.
+func (o *outbox) cancel(attempt string) {
+	o.calls.put(func() {
+		o.call("cancel task", false, func(ctx context.Context) error {
+			_, err := o.e.rpc.CancelTasks(ctx, &firnpb.CancelTasksRequest{AttemptIds: []string{attempt}})
+			return err
+		})
+	})
+}
+
+// free removes shuffle data of a job that has ended, or of an upload: that of the
+// stages named, or all.
+func (o *outbox) free(id string, stages []int) {
+	o.calls.put(func() {
+		if len(stages) > 0 {
+			req := &firnpb.FreeJobDataRequest{JobId: id}
+			for _, n := range stages {
+				req.Stages = append(req.Stages, uint32(n))
+			}
+			o.frees.put(func() { o.freeNow(req) })
+			return
+		}
+		o.mu.Lock()
+		o.ended = append(o.ended, id)
+		o.mu.Unlock()
+		o.frees.put(func() {
+			o.mu.Lock()
+			all := o.ended
+			o.ended = nil
+			o.mu.Unlock()
+			if len(all) > 0 {
+				o.freeNow(&firnpb.FreeJobDataRequest{JobId: all[0], MoreJobs: all[1:]})
+			}
+		})
+	})
+}
+
+func (o *outbox) freeNow(req *firnpb.FreeJobDataRequest) {
+	o.call("free job data", false, func(ctx context.Context) error {
+		_, err := o.e.rpc.FreeJobData(ctx, req)
+		return err
+	})
+}
+
+// call makes one call. One that fails for good makes the executor lost when must
+// is set; else the next heartbeats straighten it out.
+func (o *outbox) call(what string, must bool, f func(context.Context) error) {
+	s, e := o.s, o.e
+	ctx, cancel := context.WithTimeout(e.life, s.cfg.ExecutorTimeout)
+	defer cancel()
+	err := f(ctx)
+	if err == nil || e.life.Err() != nil {
+		return
+	}
+	s.log.Warn("call to executor failed", slog.String("executor", e.id), slog.String("call", what), slog.Any("error", err))
+	if must {
+		s.loop.put(func() { s.loseExecutor(e, what+" failed") })
+	}
+}
