@@ -2,12 +2,15 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/flightread"
+	"github.com/firn-project/firn/internal/security"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"google.golang.org/grpc"
@@ -32,6 +35,10 @@ type options struct {
 	delivery Delivery
 	poll     time.Duration
 	dial     []grpc.DialOption
+	tls      *tls.Config
+	token    string
+	// plaintext allows connections without TLS to other machines.
+	plaintext bool
 }
 
 // Option changes how a Client is made.
@@ -49,6 +56,19 @@ func WithPollInterval(d time.Duration) Option { return func(o *options) { o.poll
 func WithDialOptions(opts ...grpc.DialOption) Option {
 	return func(o *options) { o.dial = append(o.dial, opts...) }
 }
+
+// WithTLS encrypts the connections, to the scheduler and to the executors that
+// rows are read from, and checks their certificates as c says. A certificate in c
+// names the client. Nil is plaintext.
+func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
+
+// WithToken names the client to the scheduler by a token of `firn token create`.
+// It isn't sent to executors. Empty: no token.
+func WithToken(token string) Option { return func(o *options) { o.token = token } }
+
+// WithPlaintext allows connections without TLS to other machines. Without it,
+// only a scheduler on this machine is connected to in plaintext.
+func WithPlaintext() Option { return func(o *options) { o.plaintext = true } }
 
 // Client talks to one scheduler. It is safe for concurrent use and closed by
 // Close.
@@ -74,9 +94,13 @@ func Dial(_ context.Context, addr string, opts ...Option) (*Client, error) {
 	if o.poll <= 0 {
 		return nil, fmt.Errorf("poll interval %s: want more than 0", o.poll)
 	}
+	if err := security.CheckDial(addr, o.tls != nil, o.plaintext); err != nil {
+		return nil, err
+	}
+	o.dial = slices.Concat(security.DialTLS(o.tls), o.dial)
 	c := &Client{addr: addr, opts: o, flight: flightread.New(flightread.Config{Dial: o.dial})}
 	var err error
-	if c.conn, err = c.connect(addr); err != nil {
+	if c.conn, err = c.connect(addr, security.DialToken(o.token)...); err != nil {
 		return nil, unreachable(addr, err)
 	}
 	c.rpc = firnpb.NewClientServiceClient(c.conn)
@@ -84,8 +108,8 @@ func Dial(_ context.Context, addr string, opts ...Option) (*Client, error) {
 }
 
 // connect makes a connection to a scheduler or an executor.
-func (c *Client) connect(addr string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+addr, append(wire.DialOptions(), c.opts.dial...)...)
+func (c *Client) connect(addr string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+addr, slices.Concat(wire.DialOptions(), c.opts.dial, more)...)
 }
 
 // Close ends the connections. Jobs go on.
@@ -108,6 +132,9 @@ func (c *Client) fromRPC(ctx context.Context, err error) error {
 		// The transport's clock was a moment ahead of the context's.
 		<-ctx.Done()
 		return context.Cause(ctx)
+	}
+	if e := security.Unreachable(c.addr, err); e != nil {
+		return e
 	}
 	if status.Code(err) == codes.Unavailable {
 		return unreachable(c.addr, errors.New(status.Convert(err).Message()))

@@ -246,6 +246,14 @@ const (
 	CodeCluster Code = "FIRN-7104"
 	// CodeCodeNotFound: no such error code.
 	CodeCodeNotFound Code = "FIRN-7105"
+	// CodeUnauthenticated: not let in.
+	CodeUnauthenticated Code = "FIRN-7110"
+	// CodeTLS: no secure connection.
+	CodeTLS Code = "FIRN-7111"
+	// CodePlaintext: plaintext refused.
+	CodePlaintext Code = "FIRN-7112"
+	// CodeTokenNotFound: no such token.
+	CodeTokenNotFound Code = "FIRN-7113"
 )
 
 var codeInfos = map[Code]CodeInfo{
@@ -370,4 +378,8 @@ var codeInfos = map[Code]CodeInfo{
 	CodeDirInUse:                {Code: CodeDirInUse, Kind: "failed", Title: "directory in use", Cause: "Another firn process uses the data directory.", Hint: "Wait for it, stop it, use another --dir, or send the statement to it with --server."},
 	CodeCluster:                 {Code: CodeCluster, Kind: "failed", Title: "cluster didn't start", Cause: "A part of the embedded cluster, a scheduler or an executor didn't start.", Hint: "The message says which part and why."},
 	CodeCodeNotFound:            {Code: CodeCodeNotFound, Kind: "not_found", Title: "no such error code", Cause: "No error has this code.", Hint: "`firn error list` lists them."},
+	CodeUnauthenticated:         {Code: CodeUnauthenticated, Kind: "permission", Title: "not let in", Cause: "The scheduler asks callers for a token or a certificate, and what was shown isn't good for this.", Hint: "Create a token with `firn token create` on the scheduler's machine and set FIRN_TOKEN to it."},
+	CodeTLS:                     {Code: CodeTLS, Kind: "permission", Title: "no secure connection", Cause: "The two sides don't agree on a connection: the certificate of one isn't one that the other trusts, or only one of them speaks TLS.", Hint: "The message says what is wrong with which certificate."},
+	CodePlaintext:               {Code: CodePlaintext, Kind: "usage", Title: "plaintext refused", Cause: "Without TLS Firn listens on, and connects to, the loopback interface only.", Hint: "Set TLS up, or say --allow-plaintext on a network that you trust."},
+	CodeTokenNotFound:           {Code: CodeTokenNotFound, Kind: "not_found", Title: "no such token", Cause: "No token has this id.", Hint: "`firn token list` shows the ids."},
 }

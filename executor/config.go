@@ -7,6 +7,7 @@ import (
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/sinks"
+	"google.golang.org/grpc"
 )
 
 // Config says how an executor runs. Zero values have defaults where one is
@@ -41,6 +42,11 @@ type Config struct {
 	Compress bool
 	// ProbeTimeout bounds one probe; 2 minutes when zero.
 	ProbeTimeout time.Duration
+	// DialPeers and ServerOptions are further gRPC options for connections to
+	// others and for the listener, such as TLS; DialScheduler those for the
+	// scheduler alone, after DialPeers.
+	DialPeers, DialScheduler []grpc.DialOption
+	ServerOptions            []grpc.ServerOption
 	// Logger is slog.Default when nil.
 	Logger *slog.Logger
 }

@@ -2,11 +2,13 @@ package executor
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
@@ -23,7 +25,7 @@ type control struct {
 	e *Executor
 }
 
-// guard makes a panic in a call its error.
+// guard lets only the scheduler call, and makes a panic in a call its error.
 func (e *Executor) guard(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -32,7 +34,35 @@ func (e *Executor) guard(ctx context.Context, req any, info *grpc.UnaryServerInf
 			err = status.Error(codes.Internal, fmt.Sprintf("internal fault: %v", p))
 		}
 	}()
+	if err := e.fromScheduler(ctx); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
 	return handle(ctx, req)
+}
+
+// introduced is how long a call waits for the registration whose key would prove
+// where it comes from: it may be on its way.
+const introduced = 2 * time.Second
+
+// fromScheduler checks who calls.
+func (e *Executor) fromScheduler(ctx context.Context) error {
+	late := time.NewTimer(introduced)
+	defer late.Stop()
+	for {
+		now, changed := e.session.current()
+		key := ed25519.PublicKey(now.GetTicketPublicKey())
+		err := wire.VerifyControl(ctx, wire.NewVerifier(key), e.cfg.ID, time.Now())
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			return err
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // LaunchTasks queues tasks. When it can't take all of them it takes none of

@@ -99,7 +99,7 @@ func (e *Executor) start(ctx context.Context) error {
 			Hint: "Choose another address with --listen; port 0 takes a free one.",
 		}
 	}
-	if e.conn, err = grpc.NewClient("passthrough:///"+e.cfg.Server, wire.DialOptions()...); err != nil {
+	if e.conn, err = grpc.NewClient("passthrough:///"+e.cfg.Server, slices.Concat(wire.DialOptions(), e.cfg.DialPeers, e.cfg.DialScheduler)...); err != nil {
 		return fmt.Errorf("connect to the scheduler at %s: %w", e.cfg.Server, err)
 	}
 	e.assemble()
@@ -147,11 +147,11 @@ func (e *Executor) takeDir() error {
 // assemble makes the parts; nothing runs yet.
 func (e *Executor) assemble() {
 	e.flight = shuffle.NewServer(e.store, e.cfg.ID, e.cfg.Compress, e.log)
-	e.remote = flightread.New(flightread.Config{})
+	e.remote = flightread.New(flightread.Config{Dial: e.cfg.DialPeers})
 	e.source = &shuffle.Source{Store: e.store, Executor: e.cfg.ID, Remote: e.remote, AlwaysRemote: e.cfg.AlwaysRemote}
 	e.session = &session{
-		rpc: firnpb.NewSchedulerServiceClient(e.conn), log: e.log,
-		lost: make(chan struct{}, 1), soon: make(chan struct{}, 1), registered: e.registered,
+		rpc: firnpb.NewSchedulerServiceClient(e.conn), server: e.cfg.Server, log: e.log,
+		lost: make(chan struct{}, 1), soon: make(chan struct{}, 1), registered: e.registered, changed: make(chan struct{}),
 		hello: &firnpb.RegisterRequest{
 			ProtocolVersion: wire.ProtocolVersion, ExecutorId: e.cfg.ID, Incarnation: uuid.NewString(),
 			ControlAddress: e.Addr(), FlightAddress: e.Addr(),
@@ -160,7 +160,7 @@ func (e *Executor) assemble() {
 	}
 	e.reporter = newReporter(e.session.report, e.log)
 	e.runner = newRunner(e.cfg, e.reporter, e.runTask, e.freeLate)
-	e.server = grpc.NewServer(append(wire.ServerOptions(), grpc.UnaryInterceptor(e.guard))...)
+	e.server = grpc.NewServer(append(slices.Concat(wire.ServerOptions(), e.cfg.ServerOptions), grpc.UnaryInterceptor(e.guard))...)
 	firnpb.RegisterExecutorServiceServer(e.server, &control{e: e})
 	flight.RegisterFlightServiceServer(e.server, e.flight)
 }

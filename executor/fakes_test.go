@@ -370,7 +370,7 @@ func start(t *testing.T, s *scheduler, change func(*executor.Config)) *harness {
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+h.Addr(), wire.DialOptions()...)
+	conn, err := grpc.NewClient("passthrough:///"+h.Addr(), append(wire.DialOptions(), grpc.WithPerRPCCredentials(wire.NewControlCredentials(s.signer, h.ID())))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/security"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"google.golang.org/grpc/codes"
@@ -34,7 +35,9 @@ const (
 type session struct {
 	rpc   firnpb.SchedulerServiceClient
 	hello *firnpb.RegisterRequest
-	log   *slog.Logger
+	// server is the scheduler's address.
+	server string
+	log    *slog.Logger
 	// lost has a token when the scheduler said that it doesn't know us.
 	lost chan struct{}
 	// draining: heartbeats say that no more tasks are taken.
@@ -45,8 +48,8 @@ type session struct {
 	registered func(*firnpb.RegisterResponse)
 
 	mu sync.Mutex
-	// now is the answer to the last registration; changed is closed when
-	// there is a newer one.
+	// now is the answer to the last registration, nil before the first; changed
+	// is closed when there is a newer one.
 	now     *firnpb.RegisterResponse
 	changed chan struct{}
 }
@@ -68,9 +71,7 @@ func (s *session) register(ctx context.Context) error {
 	s.registered(resp)
 	s.mu.Lock()
 	s.now = resp
-	if s.changed != nil {
-		close(s.changed)
-	}
+	close(s.changed)
 	s.changed = make(chan struct{})
 	s.mu.Unlock()
 	s.log.LogAttrs(ctx, slog.LevelInfo, "registered",
@@ -101,6 +102,8 @@ func (s *session) join(ctx context.Context) error {
 		switch code := status.Code(err); {
 		case commit.CodeOf(err) != "":
 			return err
+		case security.Unreachable(s.server, err) != nil:
+			return security.Unreachable(s.server, err)
 		case ctx.Err() == nil && code != codes.Unavailable && code != codes.DeadlineExceeded && code != codes.ResourceExhausted:
 			return s.explain(err)
 		}

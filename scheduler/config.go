@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/journal"
@@ -75,6 +77,14 @@ type Config struct {
 	// checked before the commit, never after.
 	MaxResult int
 
+	// Dial and ServerOptions are further gRPC options for connections to executors
+	// and for the listener, such as TLS.
+	Dial          []grpc.DialOption
+	ServerOptions []grpc.ServerOption
+	// Authenticate decides about each call, by its gRPC method; nil lets everybody
+	// in.
+	Authenticate func(ctx context.Context, method string) error
+
 	Logger *slog.Logger
 
 	// JournalRetention is how long an ended job is remembered (7 days). A key
@@ -131,6 +141,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.NoRoot {
 		c.Root = nil
+	}
+	if c.Authenticate == nil {
+		c.Authenticate = func(context.Context, string) error { return nil }
 	}
 	if c.openJournal == nil {
 		c.openJournal = func(ctx context.Context, dir string) (journal.Journal, error) { return journal.Open(ctx, dir) }

@@ -116,7 +116,8 @@ func (s *Scheduler) register(r *firnpb.RegisterRequest) error {
 
 // addExecutor makes the scheduler's side of an executor.
 func (s *Scheduler) addExecutor(r journal.Executor) (*executor, error) {
-	conn, err := grpc.NewClient("passthrough:///"+r.Control, wire.DialOptions()...)
+	conn, err := grpc.NewClient("passthrough:///"+r.Control, append(slices.Concat(wire.DialOptions(), s.cfg.Dial),
+		grpc.WithPerRPCCredentials(wire.NewControlCredentials(s.signer, r.ID)))...)
 	if err != nil {
 		return nil, &commit.Error{Code: commit.CodeBadRequest, Op: "register executor", Object: r.ID, Cause: err}
 	}

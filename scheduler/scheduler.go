@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -141,7 +142,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		return &commit.Error{Code: commit.CodeCluster, Op: "listen on", Object: s.cfg.Listen, Cause: err, Hint: "Choose a free address with --listen HOST:PORT; port 0 takes any."}
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.flight = flightread.New(flightread.Config{})
+	s.flight = flightread.New(flightread.Config{Dial: s.cfg.Dial})
 	if s.cfg.newCommitter != nil {
 		s.committer = s.cfg.newCommitter(s.cfg)
 	} else {
@@ -160,7 +161,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 	}
 	s.wg.Go(s.ticks)
 	s.wg.Go(s.tidy)
-	s.server = grpc.NewServer(append(wire.ServerOptions(), s.interceptors()...)...)
+	s.server = grpc.NewServer(slices.Concat(wire.ServerOptions(), s.cfg.ServerOptions, s.interceptors())...)
 	firnpb.RegisterClientServiceServer(s.server, s)
 	firnpb.RegisterSchedulerServiceServer(s.server, s)
 	s.wg.Go(func() {
@@ -301,7 +302,7 @@ func ticketKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// interceptors turn errors into statuses that keep them, and a panic in a
+// interceptors ask who calls, turn errors into statuses that keep them, and a panic in a
 // handler into an error: nothing that a peer sends ends the process.
 func (s *Scheduler) interceptors() []grpc.ServerOption {
 	recovered := func(ctx context.Context, method string, err *error) {
@@ -314,10 +315,16 @@ func (s *Scheduler) interceptors() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp any, err error) {
 			defer recovered(ctx, info.FullMethod, &err)
+			if err := s.cfg.Authenticate(ctx, info.FullMethod); err != nil {
+				return nil, err
+			}
 			return h(ctx, req)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
 			defer recovered(ss.Context(), info.FullMethod, &err)
+			if err := s.cfg.Authenticate(ss.Context(), info.FullMethod); err != nil {
+				return err
+			}
 			return h(srv, ss)
 		}),
 	}

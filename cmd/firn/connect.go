@@ -25,6 +25,7 @@ type target struct {
 	server, dir string
 	executors   int
 	delivery    string
+	dial        dialFlags
 }
 
 // flags adds --server and --dir.
@@ -32,6 +33,7 @@ func (t *target) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.server, "server", "", "`HOST:PORT` of a scheduler")
 	cmd.Flags().StringVar(&t.dir, "dir", defaultDir, "without --server: `directory` of the embedded cluster")
 	cmd.Flags().StringVar(&t.delivery, "delivery", string(client.DeliverStream), "how job status comes: `stream` or poll")
+	t.dial.flags(cmd)
 }
 
 // session is a connection and what has to be closed with it.
@@ -58,8 +60,15 @@ func (a *app) open(cmd *cobra.Command, t target) (*session, error) {
 		if err := config.CheckAddress(t.server); err != nil {
 			return nil, usage(cmd, "--server %s", err)
 		}
-		c, err := client.Dial(cmd.Context(), t.server, opts...)
-		return &session{Client: c}, err
+		dial, err := a.dialOptions(t.dial)
+		if err != nil {
+			return nil, err
+		}
+		c, err := client.Dial(cmd.Context(), t.server, append(opts, dial...)...)
+		if err != nil {
+			return nil, err
+		}
+		return &session{Client: c}, nil
 	}
 	logger, err := a.logger(cmd)
 	if err != nil {
@@ -69,7 +78,7 @@ func (a *app) open(cmd *cobra.Command, t target) (*session, error) {
 	if err != nil {
 		return nil, startError(cmd.Context(), "embedded cluster", err)
 	}
-	c, err := client.Dial(cmd.Context(), embedded.Addr(), opts...)
+	c, err := client.Dial(cmd.Context(), embedded.Addr(), append(opts, client.WithToken(embedded.Token()))...)
 	s := &session{Client: c, embedded: embedded}
 	if err != nil {
 		return nil, errors.Join(err, s.close(a.giveUp))

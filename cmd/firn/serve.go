@@ -13,6 +13,7 @@ import (
 	"github.com/firn-project/firn/internal/cluster"
 	"github.com/firn-project/firn/internal/config"
 	"github.com/firn-project/firn/internal/render"
+	"github.com/firn-project/firn/internal/security"
 	"github.com/spf13/cobra"
 )
 
@@ -37,6 +38,9 @@ Without catalogs in the configuration file there is one called lake, in SQLite u
 	f.StringVar(&cfg.Dir, "dir", "", "`directory` of the scheduler's state")
 	f.StringVar(&cfg.Dispatch, "dispatch", config.DispatchPush, "how executors get tasks: `push` or pull")
 	f.String("config", "", "YAML `file` with catalogs and settings")
+	serverTLS(cmd, &cfg.TLS, &cfg.AllowPlaintext)
+	f.BoolVar(&cfg.TLS.RequireClientCert, "tls-require-client-cert", false, "refuse connections that show no certificate")
+	f.BoolVar(&cfg.AllowAnonymous, "allow-anonymous", false, "let everybody in who reaches the address, as long as there are no tokens")
 	logFlags(cmd, "info", "json")
 	return cmd
 }
@@ -71,7 +75,7 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 
 func (a *app) executorCommand() *cobra.Command {
 	var cfg config.Executor
-	var memory string
+	var memory, tokenFile string
 	cmd := &cobra.Command{
 		Use:   "executor --server HOST:PORT --dir DIR [--slots N] [--memory SIZE]",
 		Short: "Run an executor: it reads, computes and writes data files",
@@ -81,7 +85,12 @@ up and says what was left.
 When it has registered it prints one line of JSON to stdout:
 {"role":"executor","id":…,"address":…,"scheduler":…}. An executor needs and takes nothing of a catalog.`,
 		Args: arguments(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runExecutor(cmd, cfg, memory) },
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if cfg.Token, err = a.token(tokenFile); err != nil {
+				return err
+			}
+			return a.runExecutor(cmd, cfg, memory)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Server, "server", "", "the scheduler's `HOST:PORT`")
@@ -90,6 +99,8 @@ When it has registered it prints one line of JSON to stdout:
 	f.IntVar(&cfg.Slots, "slots", 2, "how many tasks run at a time")
 	f.StringVar(&memory, "memory", "", "memory for all slots together, such as 4GiB; default half of the machine's")
 	f.StringArrayVar(&cfg.LocalAllow, "sources-local-allow", nil, "`directory` below which sources may be read; overrides what the scheduler says (repeatable)")
+	serverTLS(cmd, &cfg.TLS, &cfg.AllowPlaintext)
+	tokenFlag(cmd, &tokenFile)
 	logFlags(cmd, "info", "json")
 	return cmd
 }
@@ -143,6 +154,9 @@ func (a *app) runDev(cmd *cobra.Command, cfg cluster.Config) error {
 	}
 	if err := config.CheckAddress(cfg.Listen); err != nil {
 		return usage(cmd, "--listen %s", err)
+	}
+	if !security.Loopback(cfg.Listen) {
+		return usage(cmd, "--listen %q: dev speaks plaintext and listens on this machine only, such as 127.0.0.1:7350; run firn scheduler and firn executor for others", cfg.Listen)
 	}
 	if err := config.CheckDispatch(cfg.Dispatch); err != nil {
 		return usage(cmd, "--dispatch %s", err)

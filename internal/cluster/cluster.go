@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,6 +78,8 @@ func (c Config) withDefaults() (Config, error) {
 type Cluster struct {
 	cfg       Config
 	scheduler *Scheduler
+	// token is the one of this process's own.
+	token     string
 	executors []*executor.Executor
 	// closing silences the executors' logs.
 	closing atomic.Bool
@@ -104,9 +107,9 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{cfg: cfg}
+	c := &Cluster{cfg: cfg, token: rand.Text()}
 	c.scheduler, err = StartScheduler(ctx, SchedulerConfig{
-		Dir: cfg.Dir, Listen: cfg.Listen, Dispatch: cfg.Dispatch, Catalogs: cfg.Catalogs,
+		Dir: cfg.Dir, Listen: cfg.Listen, Dispatch: cfg.Dispatch, Catalogs: cfg.Catalogs, OwnToken: c.token,
 		// The whole disk: the user who runs this process can read it anyway.
 		LocalAllow: []string{"/"}, Logger: cfg.Logger.With(slog.String("role", "scheduler")),
 	})
@@ -135,12 +138,16 @@ func (c *Cluster) startExecutor(ctx context.Context, n int) (*executor.Executor,
 	name := fmt.Sprintf("executor-%d", n)
 	return StartExecutor(ctx, name, config.Executor{
 		Server: c.Addr(), Listen: "127.0.0.1:0", Dir: filepath.Join(c.cfg.Dir, name),
-		Slots: c.cfg.SlotsPerExecutor, Memory: c.cfg.Memory,
+		Slots: c.cfg.SlotsPerExecutor, Memory: c.cfg.Memory, Token: c.token,
 	}, slog.New(quiet{c.cfg.Logger.Handler(), &c.closing}).With(slog.String("role", name)))
 }
 
 // Addr is the scheduler's address, host:port.
 func (c *Cluster) Addr() string { return c.scheduler.Addr() }
+
+// Token lets this process's own clients in, also where others need one of
+// `firn token create`.
+func (c *Cluster) Token() string { return c.token }
 
 // ExecutorAddrs are the executors' addresses, in order.
 func (c *Cluster) ExecutorAddrs() []string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/firn-project/firn/executor"
 	"github.com/firn-project/firn/internal/config"
+	"github.com/firn-project/firn/internal/security"
 	"github.com/firn-project/firn/sinks"
 	"github.com/firn-project/firn/sinks/iceberg"
 )
@@ -16,9 +17,14 @@ import (
 // executor then keeps one in its directory. ctx bounds the start only. The caller
 // closes it.
 func StartExecutor(ctx context.Context, id string, cfg config.Executor, logger *slog.Logger) (*executor.Executor, error) {
+	sec, err := secureExecutor(cfg, logger)
+	if err != nil {
+		return nil, err
+	}
 	ex, err := executor.New(executor.Config{
 		ID: id, Server: cfg.Server, Listen: cfg.Listen, Dir: cfg.Dir, Slots: cfg.Slots, Memory: cfg.Memory,
 		LocalAllow: cfg.LocalAllow, Logger: logger,
+		DialPeers: sec.dial, DialScheduler: security.DialToken(cfg.Token), ServerOptions: sec.server,
 		Sinks: map[string]sinks.Driver{"iceberg": iceberg.New()},
 	})
 	if err != nil {

@@ -30,7 +30,13 @@ type SchedulerConfig struct {
 	// Executors says how executors are waited for; zero values stand for the
 	// scheduler's defaults.
 	Executors config.Executors
-	Logger    *slog.Logger
+	// TLS, AllowPlaintext and AllowAnonymous are as in config.Scheduler.
+	TLS                            config.TLS
+	AllowPlaintext, AllowAnonymous bool
+	// OwnToken is one that is good for every role, of a process that holds other
+	// parts too; empty for none.
+	OwnToken string
+	Logger   *slog.Logger
 }
 
 // Scheduler is a running scheduler with what it was built from: the locked
@@ -51,6 +57,10 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	}()
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, failed("make directory", cfg.Dir, err)
+	}
+	sec, err := secureScheduler(cfg)
+	if err != nil {
+		return nil, err
 	}
 	lock, err := lockDir(cfg.Dir)
 	if err != nil {
@@ -76,6 +86,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser,
 		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow,
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
+		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,
 		DeleteFile: deleteFile, StatFile: statFile, ListPrefix: listPrefix, Logger: cfg.Logger,
 	})
 	if err != nil {

@@ -21,6 +21,13 @@ type Executor struct {
 	// LocalAllow overrides the directories that the scheduler hands out; nil
 	// keeps them.
 	LocalAllow []string
+	// TLS is plaintext when it isn't set. The certificate serves the listener and
+	// names the executor to the scheduler.
+	TLS TLS
+	// Token joins the executor; empty for none.
+	Token string
+	// AllowPlaintext allows connections without TLS to and from other machines.
+	AllowPlaintext bool
 }
 
 // Validate checks every value.

@@ -25,6 +25,18 @@ func (s Scheduler) FileValues() map[string]any {
 			out[flag] = value
 		}
 	}
+	for flag, value := range map[string]string{"tls-cert": s.TLS.Cert, "tls-key": s.TLS.Key, "tls-ca": s.TLS.CA} {
+		if value != "" {
+			out[flag] = value
+		}
+	}
+	for flag, value := range map[string]bool{
+		"tls-require-client-cert": s.TLS.RequireClientCert, "allow-plaintext": s.AllowPlaintext, "allow-anonymous": s.AllowAnonymous,
+	} {
+		if value {
+			out[flag] = value
+		}
+	}
 	return out
 }
 

@@ -29,6 +29,14 @@ type Scheduler struct {
 	Catalogs  map[string]Catalog `yaml:"catalogs"`
 	Sources   Sources            `yaml:"sources"`
 	Executors Executors          `yaml:"executors"`
+	// TLS is plaintext when it isn't set.
+	TLS TLS `yaml:"tls"`
+	// AllowPlaintext allows to listen without TLS on more than the loopback
+	// interface.
+	AllowPlaintext bool `yaml:"allow_plaintext"`
+	// AllowAnonymous lets clients and executors in without a token or a
+	// certificate, also from other machines, while no token exists.
+	AllowAnonymous bool `yaml:"allow_anonymous"`
 }
 
 // Executors says how the scheduler waits for its executors. Durations are
@@ -150,7 +158,7 @@ func (s Scheduler) Validate() error {
 			return fmt.Errorf("sources.local.allow[%d]: %q: want an absolute path", i, dir)
 		}
 	}
-	return s.Executors.validate()
+	return errors.Join(s.TLS.validate(), s.Executors.validate())
 }
 
 func (c Catalog) validate(name string) error {
