@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -26,6 +27,9 @@ type Instance struct {
 	// selected is the last text that Tree found to be one SELECT. Whether it is
 	// depends on nothing but the text, so a text is looked at once.
 	selected string
+	// serializer is prepared when serializes is set.
+	serializer bindings.PreparedStatement
+	serializes bool
 }
 
 // Column is a column of a query: its name and type as DuckDB writes them.
@@ -34,6 +38,7 @@ type Column struct{ Name, Type string }
 // Close frees the instance and everything in it. Rows must be closed before.
 // Closing twice does nothing.
 func (in *Instance) Close() {
+	bindings.DestroyPrepare(&in.serializer)
 	bindings.DestroyArrowOptions(&in.options)
 	bindings.Disconnect(&in.conn)
 	bindings.Close(&in.db)
@@ -45,22 +50,18 @@ const interruptEvery = 5 * time.Millisecond
 
 // guard runs call, which blocks in DuckDB, and interrupts it when ctx ends.
 func (in *Instance) guard(ctx context.Context, call func()) {
-	if ctx.Done() == nil {
-		call()
-		return
-	}
 	returned := make(chan struct{})
 	watched := make(chan struct{})
-	go func() {
+	stop := context.AfterFunc(ctx, func() {
 		defer close(watched)
-		select {
-		case <-returned:
-			return
-		case <-ctx.Done():
-		}
 		tick := time.NewTicker(interruptEvery)
 		defer tick.Stop()
 		for {
+			select {
+			case <-returned:
+				return
+			default:
+			}
 			bindings.Interrupt(in.conn)
 			select {
 			case <-returned:
@@ -68,10 +69,12 @@ func (in *Instance) guard(ctx context.Context, call func()) {
 			case <-tick.C:
 			}
 		}
-	}()
+	})
 	call()
 	close(returned)
-	<-watched
+	if !stop() {
+		<-watched
+	}
 }
 
 // Exec runs statements of our own making: views, schemas, attached databases.
@@ -118,6 +121,12 @@ func (in *Instance) run(ctx context.Context, mem memory.Allocator, sql string) (
 	if state == bindings.StateError {
 		return nil, failure(ctx, bindings.PrepareError(stmt))
 	}
+	return in.start(ctx, mem, stmt)
+}
+
+// start runs a prepared statement.
+func (in *Instance) start(ctx context.Context, mem memory.Allocator, stmt bindings.PreparedStatement) (*Rows, error) {
+	var state bindings.State
 	var pending bindings.PendingResult
 	defer bindings.DestroyPending(&pending)
 	in.guard(ctx, func() { state = bindings.PendingPreparedStreaming(stmt, &pending) })
@@ -174,12 +183,12 @@ func (in *Instance) oneSelect(ctx context.Context, sql string) error {
 // statements, and several at once, fail with an error that wraps ErrNotSelect;
 // text that doesn't parse with an *Error.
 func (in *Instance) Tree(ctx context.Context, sql string) (map[string]any, error) {
-	rows, err := in.Strings(ctx, "SELECT json_serialize_sql("+Quote(sql)+")")
+	raw, err := in.serialize(ctx, sql)
 	if err != nil {
 		return nil, err
 	}
 	var tree map[string]any
-	if err := json.Unmarshal([]byte(rows[0][0]), &tree); err != nil {
+	if err := json.Unmarshal([]byte(raw), &tree); err != nil {
 		return nil, fmt.Errorf("duckdb: parse tree: %w", err)
 	}
 	message, _ := tree["error_message"].(string)
@@ -196,6 +205,40 @@ func (in *Instance) Tree(ctx context.Context, sql string) (map[string]any, error
 	return tree, nil
 }
 
+// serialize gives what DuckDB's json_serialize_sql says of a text. The call is
+// prepared once: planning it takes as long as parsing a small statement.
+func (in *Instance) serialize(ctx context.Context, text string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", context.Cause(ctx)
+	}
+	// Statements end at a NUL where they are run, so none may be looked at.
+	if strings.ContainsRune(text, 0) {
+		return "", &Error{Type: "Parser", Message: "the text holds a NUL byte"}
+	}
+	if !in.serializes {
+		if bindings.Prepare(in.conn, "SELECT json_serialize_sql(CAST($1 AS VARCHAR))", &in.serializer) == bindings.StateError {
+			defer bindings.DestroyPrepare(&in.serializer)
+			return "", failure(ctx, bindings.PrepareError(in.serializer))
+		}
+		in.serializes = true
+	}
+	if bindings.BindVarchar(in.serializer, 1, text) == bindings.StateError {
+		return "", failure(ctx, bindings.PrepareError(in.serializer))
+	}
+	rows, err := in.start(ctx, memory.DefaultAllocator, in.serializer)
+	if err != nil {
+		return "", err
+	}
+	all, err := rows.strings(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(all) != 1 || len(all[0]) != 1 {
+		return "", errors.New("duckdb: the parser gave no tree")
+	}
+	return all[0][0], nil
+}
+
 // Strings runs a query of our own and gives its small result as text; null is
 // the empty string.
 func (in *Instance) Strings(ctx context.Context, sql string) ([][]string, error) {
@@ -203,10 +246,15 @@ func (in *Instance) Strings(ctx context.Context, sql string) ([][]string, error)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	return rows.strings(ctx)
+}
+
+// strings reads all rows as text and closes them.
+func (r *Rows) strings(ctx context.Context) ([][]string, error) {
+	defer r.Close()
 	var out [][]string
 	for {
-		rec, err := rows.Next(ctx)
+		rec, err := r.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			return out, nil
 		}

@@ -55,7 +55,12 @@ func (e *ParseError) Offset() int { return e.offset }
 // it. Text that doesn't parse, or that isn't exactly one SELECT, fails with a
 // *ParseError.
 func (p *Parser) ParseSelect(ctx context.Context, text string) ([]byte, error) {
-	out, err := p.call(ctx, "SELECT json_serialize_sql("+Quote(text)+")")
+	p.mu.Lock()
+	out, err := p.in.serialize(ctx, text)
+	p.mu.Unlock()
+	if e, ok := errors.AsType[*Error](err); ok && e.Type == "Parser" {
+		return nil, &ParseError{Message: e.Message, offset: -1}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -96,19 +101,14 @@ func byteOffset(text string, characters int) int {
 
 // FormatSelect gives the text of a tree that ParseSelect made, changed or not.
 func (p *Parser) FormatSelect(ctx context.Context, tree []byte) (string, error) {
-	return p.call(ctx, "SELECT json_deserialize_sql(CAST("+Quote(string(tree))+" AS JSON))")
-}
-
-// call runs one of the two functions and gives its value.
-func (p *Parser) call(ctx context.Context, statement string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	rows, err := p.in.Strings(ctx, statement)
+	rows, err := p.in.Strings(ctx, "SELECT json_deserialize_sql(CAST("+Quote(string(tree))+" AS JSON))")
 	if err != nil {
 		return "", err
 	}
 	if len(rows) != 1 || len(rows[0]) != 1 {
-		return "", errors.New("duckdb: the parser gave no tree")
+		return "", errors.New("duckdb: the tree gave no text")
 	}
 	return rows[0][0], nil
 }

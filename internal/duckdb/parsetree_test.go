@@ -117,3 +117,26 @@ func TestParserRunsNothing(t *testing.T) {
 		t.Errorf("tables: %v, %v", rows, err)
 	}
 }
+
+// What is looked at must be what is run: text that DuckDB would read only the
+// beginning of, or can't read, is refused. Afterwards other texts are looked at.
+func TestTextThatCannotBeLookedAt(t *testing.T) {
+	p, err := NewParser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for _, text := range []string{"SELECT 1\x00; DROP TABLE t", "SELECT '\x00'", "SELECT '\xff\xfe'", "\x00"} {
+		if raw, err := p.ParseSelect(t.Context(), text); err == nil {
+			t.Errorf("%q gives %s", text, raw)
+		}
+		if tree, err := p.in.Tree(t.Context(), text); err == nil {
+			t.Errorf("%q gives %v", text, tree)
+		}
+		for _, good := range []string{"SELECT 'ä' AS a", "SELECT 2, 'it''s'"} {
+			if _, err := p.ParseSelect(t.Context(), good); err != nil {
+				t.Errorf("after %q: %v", text, err)
+			}
+		}
+	}
+}
