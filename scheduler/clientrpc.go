@@ -264,8 +264,13 @@ func (s *Scheduler) GetJob(ctx context.Context, r *firnpb.JobRequest) (*firnpb.J
 	return st, err
 }
 
+// tellEvery is how often a client is told of a job's progress. Statements of a few
+// milliseconds change more often than anybody looks.
+const tellEvery = 200 * time.Millisecond
+
 // WatchJob implements firnpb.ClientServiceServer. Changes that come faster than
-// the client takes them are told together.
+// tellEvery, or than the client takes them, are told together; the end is told at
+// once.
 func (s *Scheduler) WatchJob(r *firnpb.JobRequest, stream grpc.ServerStreamingServer[firnpb.JobStatus]) error {
 	ctx := stream.Context()
 	j, st, err := s.find(ctx, r)
@@ -286,11 +291,35 @@ func (s *Scheduler) WatchJob(r *firnpb.JobRequest, stream grpc.ServerStreamingSe
 		if j.isPublished() && endedState(st.GetState()) {
 			return nil
 		}
+		told := time.Now()
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		if j.mode == plan.ModePipelined {
+			continue // its changes are rows to be read
+		}
+		if err := untilPublished(ctx, j, time.Until(told.Add(tellEvery))); err != nil {
+			return err
+		}
+	}
+}
+
+// untilPublished waits for the job's end to be on record, or for a while.
+func untilPublished(ctx context.Context, j *job, pause time.Duration) error {
+	if pause <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-j.published:
+		return nil
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

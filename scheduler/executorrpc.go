@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -130,7 +131,11 @@ func (s *Scheduler) ReportStatus(ctx context.Context, r *firnpb.ReportStatusRequ
 	resp := &firnpb.ReportStatusResponse{}
 	durable := make(chan error, 1)
 	err := s.loop.call(ctx, func() {
-		s.noted(nil, journal.Batch{}, func(err error) { durable <- err })
+		if slices.ContainsFunc(r.GetStatuses(), func(st *firnpb.TaskStatus) bool { return st.GetState() != "running" }) {
+			s.noted(nil, journal.Batch{}, func(err error) { durable <- err })
+		} else {
+			durable <- nil // nothing is kept of it
+		}
 		e := s.known(r.GetExecutorId(), r.GetIncarnation())
 		if e == nil {
 			return
