@@ -54,7 +54,9 @@ func (s *Scheduler) submit(ctx context.Context, sub submission) (*firnpb.JobStat
 	defer unlock()
 
 	var running *job
+	closing := false
 	if err := s.loop.call(ctx, func() {
+		closing = s.state.closing
 		running = s.state.byKey[sub.namespace+"\x00"+sub.key]
 		if running == nil && sub.mode == plan.ModeCached {
 			if c := s.state.cached[sub.fingerprint]; c != nil && c.isPublished() {
@@ -65,6 +67,9 @@ func (s *Scheduler) submit(ctx context.Context, sub submission) (*firnpb.JobStat
 		}
 	}); err != nil {
 		return nil, err
+	}
+	if closing && running == nil {
+		return nil, errClosing()
 	}
 	if running != nil {
 		if running.fingerprint != sub.fingerprint {

@@ -248,6 +248,8 @@ func (s *Scheduler) viewChanged(ctx context.Context, j *job) (*firnpb.JobStatus,
 		case <-j.published:
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
+		case <-s.life.Done():
+			return nil, nil, errClosing()
 		}
 	}
 }
@@ -280,7 +282,7 @@ func (s *Scheduler) WatchJob(r *firnpb.JobRequest, stream grpc.ServerStreamingSe
 	if j == nil {
 		return stream.Send(st)
 	}
-	for {
+	for leaving := false; ; {
 		st, changed, err := s.viewChanged(ctx, j)
 		if err != nil {
 			return err
@@ -291,9 +293,14 @@ func (s *Scheduler) WatchJob(r *firnpb.JobRequest, stream grpc.ServerStreamingSe
 		if j.isPublished() && endedState(st.GetState()) {
 			return nil
 		}
+		if leaving {
+			return errClosing()
+		}
 		told := time.Now()
 		select {
 		case <-changed:
+		case <-s.leave: // with the last there is to tell
+			leaving = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

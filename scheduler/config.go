@@ -70,6 +70,9 @@ type Config struct {
 	// CloseTimeout bounds how long Close waits for commits in flight (20 s:
 	// less than those who stop processes usually wait before they kill).
 	CloseTimeout time.Duration
+	// EndJobs: Close fails the jobs that have not sealed their commit, instead of
+	// leaving them to the next process. For clusters that end with their client.
+	EndJobs bool
 	// PlanSlots and RootSlots bound how many jobs plan and how many roots run at
 	// the same time (8 and 16).
 	PlanSlots, RootSlots int

@@ -152,7 +152,7 @@ func (h *harness) crash(m *mortal) {
 
 // startMortal starts a scheduler that dies at one write. addr is where an
 // earlier process listened; empty for the first.
-func startMortal(t *testing.T, dir, addr string, catalogs *fakeCatalogs, dieAt int, after bool) (*harness, *mortal) {
+func startMortal(t *testing.T, dir, addr string, catalogs *fakeCatalogs, dieAt int, after bool, prepare ...func(*Scheduler)) (*harness, *mortal) {
 	t.Helper()
 	m := &mortal{dieAt: dieAt, after: after, died: make(chan struct{})}
 	h := startIn(t, dir, catalogs, func(c *Config) {
@@ -171,7 +171,7 @@ func startMortal(t *testing.T, dir, addr string, catalogs *fakeCatalogs, dieAt i
 			}
 			return del(ctx, st, uri)
 		}
-	})
+	}, prepare...)
 	return h, m
 }
 

@@ -28,7 +28,7 @@ type poll struct {
 // dispatch gives queued tasks to free slots. It runs after each event; jobs take
 // turns task by task, so that a large one doesn't hold up a small one.
 func (s *Scheduler) dispatch() {
-	if len(s.state.ready) == 0 {
+	if len(s.state.ready) == 0 || s.state.closing {
 		return
 	}
 	if s.cfg.Dispatch == DispatchPull {
@@ -72,7 +72,7 @@ func (s *Scheduler) handOut(launches []*launch, give func([]*firnpb.TaskDefiniti
 			var tasks []*firnpb.TaskDefinition
 			for _, l := range launches {
 				if err == nil && s.state.attempts[l.attempt.id] == l.attempt {
-					l.attempt.given = true
+					l.attempt.handed = true
 					tasks = append(tasks, l.task)
 				}
 			}
@@ -81,6 +81,24 @@ func (s *Scheduler) handOut(launches []*launch, give func([]*firnpb.TaskDefiniti
 			give(nil)
 		}
 	})
+}
+
+// has notes that the executor has answered for the tasks: from now on it lists
+// them as long as they run.
+func (e *executor) has(tasks []*firnpb.TaskDefinition) {
+	for _, t := range tasks {
+		if a := e.running[t.GetAttemptId()]; a != nil {
+			a.given = true
+		}
+	}
+}
+
+// asksAgain notes that the executor has got the answers to its earlier polls, or
+// never will: it sends one at a time.
+func (e *executor) asksAgain() {
+	for _, a := range e.running {
+		a.given = a.given || a.handed
+	}
 }
 
 // answerPolls shares the queued tasks out between the executors that wait, so

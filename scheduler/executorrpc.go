@@ -83,7 +83,9 @@ func (s *Scheduler) PollWork(ctx context.Context, r *firnpb.PollWorkRequest) (*f
 	known := false
 	if err := s.loop.call(ctx, func() {
 		p.executor = s.known(r.GetExecutorId(), r.GetIncarnation())
-		known = p.executor != nil
+		if known = p.executor != nil; known {
+			p.executor.asksAgain()
+		}
 		if queued = known && !s.state.closing && p.free > 0 && s.cfg.Dispatch == DispatchPull; queued {
 			s.state.polls = append(s.state.polls, p)
 		}

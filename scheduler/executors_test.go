@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -326,6 +325,46 @@ func TestTaskFailures(t *testing.T) {
 	}
 }
 
+// A launch that is still on its way isn't a lost one, however many heartbeats come
+// in before it: the task is tried once.
+func TestHeartbeatsBeforeTheLaunch(t *testing.T) {
+	h := start(t, nil)
+	hold := newStop()
+	e := startExecutor(t, h.s, executorOptions{id: "e1", slots: parts, onLaunch: hold.wait})
+	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
+	receive(t, hold.arrived, "launch")
+	for range 3 * maxMissed {
+		must(t, h.s.loop.call(t.Context(), func() { h.s.heartbeat(h.s.state.executors["e1"], nil) }))
+	}
+	close(hold.release)
+	wantState(t, h.wait(id), graph.Succeeded, commit.CommitCommitted)
+	if len(e.launched) != parts {
+		t.Errorf("%d attempts were started for %d tasks", len(e.launched), parts)
+	}
+}
+
+// Under pull dispatch an executor that asks again has got the answers before, or
+// never will: then its heartbeats count.
+func TestHeartbeatsUnderPull(t *testing.T) {
+	h := start(t, nil)
+	e := &executor{running: map[string]*attempt{}}
+	a := &attempt{id: "a-1", job: newJob(submission{}, time.Now()), executor: e, handed: true}
+	e.running[a.id] = a
+	must(t, h.s.loop.call(t.Context(), func() {
+		for range 3 * maxMissed {
+			h.s.heartbeat(e, nil)
+		}
+		if a.missed > 0 {
+			t.Error("an answer to a poll that is on its way counts as lost")
+		}
+		e.asksAgain()
+		h.s.heartbeat(e, nil)
+		if a.missed != 1 {
+			t.Error("an answer that was lost isn't missed")
+		}
+	}))
+}
+
 // An executor that names files outside of the job's prefix, or of another
 // attempt, loses its job and nothing else.
 func TestHostileManifests(t *testing.T) {
@@ -374,30 +413,6 @@ func TestManifestThatIsShort(t *testing.T) {
 	if !strings.Contains(wire.ErrorFromProto(st.GetError()).Error(), "0 rows; its attempt reported 1") {
 		t.Fatalf("%v", st.GetError())
 	}
-}
-
-func TestCloseFinishesTheCommitInFlight(t *testing.T) {
-	h := start(t, nil)
-	startExecutor(t, h.s, executorOptions{id: "e1"})
-	hold := newStop()
-	h.catalogs.set(func() { h.catalogs.send = hold.wait })
-	inFlight := h.submit(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "a"})
-	receive(t, hold.arrived, "send")
-	waiting := startBlocked(t, h)
-	closed := make(chan error, 1)
-	s := h.s
-	go func() { closed <- s.Close(context.Background()) }()
-	st := h.wait(waiting)
-	wantState(t, st, graph.JobFailed, commit.CommitNone)
-	if st.GetError().GetCode() != string(commit.CodeSchedulerClosing) {
-		t.Fatalf("%v", st.GetError())
-	}
-	close(hold.release)
-	must(t, receive(t, closed, "end"))
-	h.s = nil
-	h = startIn(t, h.dir, h.catalogs, nil)
-	wantState(t, h.get(inFlight), graph.Succeeded, commit.CommitCommitted)
-	wantState(t, h.get(waiting), graph.JobFailed, commit.CommitNone)
 }
 
 // startBlocked submits a job that stays in planning: its physical plan asks for

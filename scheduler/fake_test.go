@@ -52,6 +52,8 @@ type fakeExecutor struct {
 	copies bool
 	// onGet runs before each read over Flight.
 	onGet func()
+	// onLaunch runs before tasks that are pushed are taken.
+	onLaunch func()
 
 	launched  chan *firnpb.TaskDefinition
 	cancelled chan string
@@ -67,11 +69,12 @@ type fakeExecutor struct {
 }
 
 type executorOptions struct {
-	id     string
-	slots  int
-	task   func(*firnpb.TaskDefinition, plan.Node) *firnpb.TaskStatus
-	copies bool
-	onGet  func()
+	id       string
+	slots    int
+	task     func(*firnpb.TaskDefinition, plan.Node) *firnpb.TaskStatus
+	copies   bool
+	onGet    func()
+	onLaunch func()
 }
 
 func startExecutor(t *testing.T, s *Scheduler, o executorOptions) *fakeExecutor {
@@ -79,7 +82,7 @@ func startExecutor(t *testing.T, s *Scheduler, o executorOptions) *fakeExecutor 
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	e := &fakeExecutor{
-		t: t, id: o.id, incarnation: newID(""), addr: lis.Addr().String(), task: o.task, copies: o.copies, onGet: o.onGet,
+		t: t, id: o.id, incarnation: newID(""), addr: lis.Addr().String(), task: o.task, copies: o.copies, onGet: o.onGet, onLaunch: o.onLaunch,
 		launched: make(chan *firnpb.TaskDefinition, 1000), cancelled: make(chan string, 1000), freed: make(chan *firnpb.FreeJobDataRequest, 1000),
 		batches: map[string]arrow.RecordBatch{}, running: map[string]bool{},
 	}
@@ -170,6 +173,9 @@ func (e *fakeExecutor) polls() {
 
 // LaunchTasks implements firnpb.ExecutorServiceServer.
 func (e *fakeExecutor) LaunchTasks(_ context.Context, r *firnpb.LaunchTasksRequest) (*firnpb.LaunchTasksResponse, error) {
+	if e.onLaunch != nil {
+		e.onLaunch()
+	}
 	for _, t := range r.GetTasks() {
 		e.start(t)
 	}

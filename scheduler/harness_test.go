@@ -124,13 +124,13 @@ type harness struct {
 }
 
 // start runs a scheduler over an in-memory table. edit may change its
-// configuration.
+// configuration; prepare sees it right before its start.
 func start(t *testing.T, edit func(*Config)) *harness {
 	t.Helper()
 	return startIn(t, t.TempDir(), &fakeCatalogs{table: committest.NewCatalog(committest.Mode{})}, edit)
 }
 
-func startIn(t *testing.T, dir string, catalogs *fakeCatalogs, edit func(*Config)) *harness {
+func startIn(t *testing.T, dir string, catalogs *fakeCatalogs, edit func(*Config), prepare ...func(*Scheduler)) *harness {
 	t.Helper()
 	h := &harness{t: t, dir: dir, catalogs: catalogs}
 	cfg := Config{
@@ -151,6 +151,9 @@ func startIn(t *testing.T, dir string, catalogs *fakeCatalogs, edit func(*Config
 	var err error
 	h.s, err = New(cfg)
 	must(t, err)
+	for _, f := range prepare {
+		f(h.s)
+	}
 	must(t, h.s.Start(t.Context()))
 	conn, err := grpc.NewClient("passthrough:///"+h.s.Addr(), wire.DialOptions()...)
 	must(t, err)

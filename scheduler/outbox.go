@@ -54,6 +54,9 @@ func (o *outbox) launch(tasks []*firnpb.TaskDefinition) {
 		}
 		o.call("launch tasks", true, func(ctx context.Context) error {
 			_, err := o.e.rpc.LaunchTasks(ctx, &firnpb.LaunchTasksRequest{Tasks: all}, grpc.WaitForReady(true))
+			if err == nil {
+				o.s.loop.put(func() { o.e.has(all) })
+			}
 			return err
 		})
 	})

@@ -55,7 +55,9 @@ func (e *toldExecutor) FreeJobData(_ context.Context, r *firnpb.FreeJobDataReque
 // What waits for a call goes out together, and nothing overtakes what it ends.
 func TestOutboxSendsTogetherAndInOrder(t *testing.T) {
 	told := &toldExecutor{begun: make(chan struct{}), goOn: make(chan struct{})}
-	o := newOutbox(&Scheduler{cfg: Config{ExecutorTimeout: time.Minute}}, &executor{rpc: told, life: t.Context()})
+	s := &Scheduler{cfg: Config{ExecutorTimeout: time.Minute}, loop: newMailbox(nil)}
+	defer s.loop.close()
+	o := newOutbox(s, &executor{rpc: told, life: t.Context()})
 	task := func(id string) []*firnpb.TaskDefinition { return []*firnpb.TaskDefinition{{AttemptId: id}} }
 	o.launch(task("a-0"))
 	receive(t, told.begun, "the first call")

@@ -45,7 +45,7 @@ func (s *Scheduler) startPlanning(j *job) {
 
 // jobPlanned takes in what planning came to.
 func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJob, err error) {
-	if j.hasEnded() {
+	if j.hasEnded() || err != nil && s.handsOver(j) {
 		return
 	}
 	switch {
@@ -58,7 +58,7 @@ func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJo
 		}
 		s.endEarly(j, graph.Succeeded, nil)
 	default:
-		j.planned, j.planText = planned.Job, planner.Explain(planned.Job)
+		j.takePlan(planned)
 		if j.resume != nil {
 			s.resumeGraph(j)
 			return
@@ -71,6 +71,10 @@ func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJo
 		j.graph = graph.New(planned.Spec(), time.Now())
 		s.apply(j, graph.Start{})
 	}
+}
+
+func (j *job) takePlan(p *plannedJob) {
+	j.planned, j.planText = p.Job, planner.Explain(p.Job)
 }
 
 // plannedJob is a planned job with what the journal keeps of its plan.

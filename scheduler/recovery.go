@@ -36,8 +36,12 @@ type resume struct {
 // register in another incarnation: their shuffle data and the attempts that they
 // run are as good as they were. A job goes on from where the record ends: one
 // that wasn't planned is planned again, one that was runs on from its accepted
-// attempts, and one that had sealed its unit commits that. Ids and keys stay, so
-// who waits for the job hears of its end.
+// attempts, and one that had sealed its unit commits that and nothing else. Ids
+// and keys stay, so who waits for the job hears of its end.
+//
+// A sealed job is at its seal, or past its point of no return, before anybody
+// can reach this process: no cancel, no lost executor and no failed planning
+// comes in between.
 func (s *Scheduler) recoverJobs(ctx context.Context) error {
 	executors, err := s.journal.Executors(ctx)
 	if err != nil {
@@ -70,7 +74,11 @@ func (s *Scheduler) recoverJobs(ctx context.Context) error {
 			s.state.jobs[j.id] = j
 			s.state.byKey[j.keyID()] = j
 			s.log.Info("job taken up", slog.String("job_id", j.id), slog.Bool("planned", j.resume != nil))
-			s.startPlanning(j)
+			if j.planned != nil {
+				s.resumeGraph(j)
+			} else {
+				s.startPlanning(j)
+			}
 		}
 	})
 }
@@ -114,11 +122,18 @@ func (s *Scheduler) recoverJob(ctx context.Context, rec journal.Job) (*job, erro
 		return j, nil
 	}
 	j.resume = &resume{plan: body, sent: requestsOf(sends, u.Branch)}
-	if sealed {
-		j.resume.unit = &u
+	if j.resume.attempts, err = s.journal.Attempts(ctx, rec.ID); err != nil || !sealed {
+		return j, err
 	}
-	j.resume.attempts, err = s.journal.Attempts(ctx, rec.ID)
-	return j, err
+	j.resume.unit = &u
+	again, err := s.planAgain(ctx, j)
+	if err != nil {
+		// Its unit stays as it is; `firn commit retry` drives it.
+		s.log.Error("job with a sealed commit not taken up", slog.String("job_id", rec.ID), slog.Any("error", err))
+		return nil, s.journal.PutJob(ctx, interrupted(rec, u, sends, time.Now()))
+	}
+	j.takePlan(again)
+	return j, nil
 }
 
 // requestsOf are the requests of send records.
@@ -211,12 +226,12 @@ func (s *Scheduler) resumeGraph(j *job) {
 	g, actions := graph.Restore(j.planned.Spec(), kept, time.Now())
 	j.graph, j.started = g, j.submitted
 	s.log.Info("job goes on", slog.String("job_id", j.id), slog.Int("accepted", len(kept.Accepted)), slog.Int("running", len(kept.Launched)),
-		slog.Bool("sealed", j.resume.unit != nil))
+		slog.Bool("sealed", kept.Sealed), slog.Bool("sent", kept.Sent))
 	// What was launched and isn't running any more is stopped by the executor's
 	// next heartbeat: nobody here knows it.
 	for _, l := range kept.Launched {
 		e := s.state.executors[l.Executor]
-		a := &attempt{id: l.Attempt, job: j, task: l.Task, stageAttempt: l.StageAttempt, executor: e, given: true}
+		a := &attempt{id: l.Attempt, job: j, task: l.Task, stageAttempt: l.StageAttempt, executor: e, handed: true, given: true}
 		s.state.attempts[a.id], e.running[a.id] = a, a
 	}
 	if j.resume.unit == nil {
@@ -230,7 +245,7 @@ func (s *Scheduler) resumeGraph(j *job) {
 // task the accepted one, or else the one that was started last, on an executor
 // that is still the one it was. Once the unit is sealed no executor is needed.
 func (s *Scheduler) keptAttempts(j *job) graph.Kept {
-	var kept graph.Kept
+	kept := graph.Kept{Sealed: j.resume.unit != nil, Sent: j.lost || len(j.resume.sent) > 0}
 	last := map[graph.TaskID]journal.Attempt{}
 	var order []graph.TaskID
 	for _, a := range j.resume.attempts {
@@ -254,11 +269,11 @@ func (s *Scheduler) keptAttempts(j *job) graph.Kept {
 				continue
 			}
 			copied := len(st.GetManifestIpc()) > 0 && a.Stage == j.planned.Final().ID
-			if here || copied || j.resume.unit != nil {
+			if here || copied || kept.Sealed {
 				kept.Accepted = append(kept.Accepted, success(st, id, a.StageAttempt, a.Executor))
 			}
 		case journal.AttemptStarted:
-			if here && j.resume.unit == nil {
+			if here && !kept.Sealed {
 				kept.Launched = append(kept.Launched, graph.TaskLaunched{Task: id, StageAttempt: a.StageAttempt, Attempt: a.ID, Executor: a.Executor})
 			}
 		case journal.AttemptEnded:

@@ -61,14 +61,16 @@ type attempt struct {
 	task         graph.TaskID
 	stageAttempt int
 	executor     *executor
-	// given: it was handed to the executor; before that its record is written.
-	given bool
+	// handed: it was handed out; before that its record is written. given: the
+	// executor has it, or it was lost on the way.
+	handed, given bool
 	// missed counts the heartbeats in a row that didn't list it.
 	missed int
 }
 
-// maxMissed heartbeats without an attempt mean that the executor doesn't have
-// it: its launch was lost. One may cross the launch, one the status.
+// maxMissed heartbeats without an attempt that was given mean that the executor
+// doesn't have it. An executor sends one heartbeat at a time: one may cross the
+// answer to the launch, one the status.
 const maxMissed = 3
 
 // maxReplaced bounds how many replaced incarnations of an executor are known.
@@ -159,6 +161,7 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 		delete(s.state.attempts, id)
 		s.noted(nil, journal.Batch{Ended: []string{id}})
 	}
+	s.noted(nil, journal.Batch{Gone: []journal.Executor{{ID: e.id, Incarnation: e.incarnation}}})
 	s.dropExecutor(e, 0)
 	for fp, j := range s.state.cached {
 		if j.resultOn(e.id) {
@@ -172,11 +175,10 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 	}
 }
 
-// dropExecutor ends what belongs to the executor on this side. Calls that wait
-// in its outbox are still made for as long as grace allows.
+// dropExecutor ends what belongs to the executor on this side; the record keeps
+// it. Calls that wait in its outbox are still made for as long as grace allows.
 func (s *Scheduler) dropExecutor(e *executor, grace time.Duration) {
 	delete(s.state.executors, e.id)
-	s.noted(nil, journal.Batch{Gone: []journal.Executor{{ID: e.id, Incarnation: e.incarnation}}})
 	timer := time.AfterFunc(grace, e.end)
 	s.state.polls = slices.DeleteFunc(s.state.polls, func(p *poll) bool {
 		if p.executor == e {
@@ -207,6 +209,7 @@ func (s *Scheduler) heartbeat(e *executor, running []string) (cancel []string) {
 	}
 	for _, a := range attemptsInOrder(e) {
 		if listed[a.id] || !a.given {
+			a.given = a.given || listed[a.id] || e.draining && a.handed
 			a.missed = 0
 			continue
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
@@ -59,20 +58,14 @@ func (s *Scheduler) startRoot(j *job, a graph.RunSchedulerRoot) {
 		expected: &committer.Counts{Files: int64(final.Files), Rows: final.Rows},
 	}
 	if j.resume != nil {
-		// Kept for the next epoch: what is sealed stays so, also when an executor
-		// is lost before this root starts.
+		// What was sealed was held against the attempts before.
 		r.sealed, r.sent = j.resume.unit, j.resume.sent
+		r.expected, j.resume = nil, nil
 	}
 	for _, run := range j.graph.Runs() {
-		if run.Task.Stage == final.ID && run.Done {
+		if r.sealed == nil && run.Task.Stage == final.ID && run.Done {
 			r.attempts = append(r.attempts, run.Attempt)
 		}
-	}
-	if r.sealed != nil {
-		// It was held against the attempts that were accepted when it was sealed.
-		// Some may have been lost since, and their tasks have run again: that
-		// changes nothing.
-		r.attempts, r.expected = nil, nil
 	}
 	s.roots.Go(func() {
 		defer stop()
@@ -83,6 +76,7 @@ func (s *Scheduler) startRoot(j *job, a graph.RunSchedulerRoot) {
 			return
 		}
 		if !r.mayStart(ctx) {
+			r.giveUpSeal(ctx)
 			return
 		}
 		report, err := r.run(ctx)
@@ -96,19 +90,35 @@ func (r *rootRun) mayStart(ctx context.Context) bool {
 	// Past this point the graph waits for the root's end, so the question isn't
 	// given up when ctx ends.
 	_ = r.s.loop.call(context.WithoutCancel(ctx), func() {
+		if r.s.handsOver(r.job) && !r.job.graph.Sealed() {
+			return
+		}
 		for _, a := range r.s.apply(r.job, graph.RootStarted{Epoch: r.epoch}) {
 			if _, start := a.(graph.StartRoot); start {
 				ok = true
 				r.locations = r.s.locations(r.job, r.inputs, time.Now().Add(ticketTTL))
 			}
 		}
-		if ok && (len(r.sent) > 0 || r.lost && r.sealed != nil) {
-			// An earlier process has passed the point of no return, or may have.
-			r.s.apply(r.job, graph.RootSealed{Epoch: r.epoch})
-			r.s.apply(r.job, graph.RootInFlight{Epoch: r.epoch})
-		}
 	})
 	return ok
+}
+
+// giveUpSeal gives the unit up of a job that was cancelled when an earlier process
+// had sealed it and this one hadn't begun with it.
+func (r *rootRun) giveUpSeal(ctx context.Context) {
+	if r.sealed == nil {
+		return
+	}
+	select {
+	case <-r.job.published:
+	case <-ctx.Done():
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	defer cancel()
+	if err := r.s.giveUp(ctx, *r.sealed); err != nil {
+		r.s.log.Warn("files of a cancelled commit stay", slog.String("job_id", r.job.id), slog.Any("error", err))
+	}
 }
 
 // seal asks the graph for leave to fix what this root commits. From its yes on a
@@ -116,6 +126,9 @@ func (r *rootRun) mayStart(ctx context.Context) bool {
 func (r *rootRun) seal(ctx context.Context) error {
 	ok := false
 	if err := r.s.loop.call(context.WithoutCancel(ctx), func() {
+		if r.s.handsOver(r.job) && !r.job.graph.Sealed() {
+			return
+		}
 		for _, a := range r.s.apply(r.job, graph.RootSealed{Epoch: r.epoch}) {
 			if _, yes := a.(graph.SealRoot); yes {
 				ok = true
@@ -246,6 +259,9 @@ func errRootStopped(id string) error {
 // finished tells the graph how the root ended.
 func (r *rootRun) finished(report commit.Report, err error) {
 	s, j := r.s, r.job
+	if err != nil && s.handsOver(j) && (report.State == commit.CommitNone || report.State == commit.CommitUnknown) {
+		return
+	}
 	if lost, ok := errors.AsType[*wire.LostInputError](err); ok {
 		s.log.Warn("root lost its input", slog.String("job_id", j.id), slog.Int("epoch", r.epoch), slog.Any("error", err))
 		s.apply(j, graph.RootLostInput{Epoch: r.epoch, Lost: []graph.LostInput{{
@@ -402,75 +418,4 @@ func (s *Scheduler) checkReport(r commit.Report) error {
 		}
 	}
 	return nil
-}
-
-// recorder writes what the committer must have on record into the journal.
-type recorder struct{ s *Scheduler }
-
-// RecordSeal implements committer.Recorder: the unit and its manifest.
-func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
-	manifest, err := encodeFiles(u.Files)
-	if err != nil {
-		return err
-	}
-	running, _ := r.s.running.Load(u.JobID)
-	run, isRun := running.(*rootRun)
-	if isRun {
-		if run.job.dryRun {
-			run.verified = &u
-			return errDryRun
-		}
-		if err := run.seal(ctx); err != nil {
-			return err
-		}
-	}
-	sealed := journal.Unit{
-		JobID: u.JobID, Namespace: defaultNamespace, Key: u.Key, Token: u.Token, Digest: u.Digest, Table: u.Table,
-		TableUUID: u.TableUUID, Branch: u.Branch, Operation: u.Operation, SchemaID: u.SchemaID, SpecID: u.SpecID,
-		Prefix: u.Prefix, Files: int64(len(u.Files)), Rows: u.Rows, Bytes: u.Bytes, Tasks: u.Tasks, Sealed: time.Now(),
-		Origin: u.Origin,
-	}
-	if isRun {
-		sealed.AfterDeadline = run.job.afterDeadline
-	} else if old, err := r.s.journal.Unit(ctx, u.JobID); err == nil {
-		sealed.AfterDeadline = old.AfterDeadline
-	}
-	if c, ok := r.s.targets.Load(u.JobID); ok {
-		target := c.(*plan.Commit).Target
-		sealed.SchemaJSON, sealed.SpecJSON = target.SchemaJSON, target.SpecJSON
-	}
-	if err := r.s.journal.Seal(ctx, sealed, manifest); err != nil || !isRun || run.uncounted == nil {
-		return err
-	}
-	// What is counted as sent is past its point of no return.
-	if err := r.s.journal.Lost(ctx, u.JobID, lostRecord(*run.uncounted)); err != nil {
-		return err
-	}
-	return run.passNoReturn(ctx)
-}
-
-// RecordSend implements committer.Recorder.
-func (r recorder) RecordSend(ctx context.Context, req commit.Request) error {
-	if req.Fence {
-		req.Tokens = nil // no unit is in it
-	}
-	return r.s.journal.Send(ctx, journal.Send{
-		RequestID: req.ID, SnapshotID: req.SnapshotID, Head: req.Head, Seat: req.Seat, Tokens: req.Tokens,
-		MetadataFiles: req.MetadataFiles, At: time.Now(),
-	})
-}
-
-// RecordOutcome implements committer.Recorder.
-func (r recorder) RecordOutcome(ctx context.Context, u commit.Unit, o commit.Outcome) error {
-	return r.s.journal.Outcome(ctx, u.JobID, outcomeRecord(o))
-}
-
-// encodeFiles writes files as the Arrow IPC stream of a file manifest.
-func encodeFiles(files []commit.File) ([]byte, error) {
-	rec, err := wire.EncodeManifest(memory.DefaultAllocator, files)
-	if err != nil {
-		return nil, err
-	}
-	defer rec.Release()
-	return wire.EncodeIPC(wire.ManifestSchema(), rec)
 }

@@ -76,6 +76,8 @@ type Scheduler struct {
 	end  context.CancelFunc
 	// roots are the goroutines that run roots, wg all others.
 	roots, wg sync.WaitGroup
+	// leave is closed when clients are to leave and ask again.
+	leave chan struct{}
 }
 
 // state is what the event loop owns.
@@ -108,7 +110,7 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, err
 	}
 	return &Scheduler{
-		cfg: cfg, log: cfg.Logger,
+		cfg: cfg, log: cfg.Logger, leave: make(chan struct{}),
 		planSlots: make(chan struct{}, cfg.PlanSlots), rootSlots: make(chan struct{}, cfg.RootSlots),
 		state: state{
 			jobs: map[string]*job{}, byKey: map[string]*job{}, cached: map[string]*job{},
@@ -177,10 +179,12 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 // after Start.
 func (s *Scheduler) Addr() string { return s.lis.Addr().String() }
 
-// Close takes no new work, fails the jobs that have not reached their point of
-// no return, finishes the commits in flight, and waits for all goroutines. When
-// ctx ends, or after Config.CloseTimeout, it waits no longer: a commit in flight
-// is looked up no more, and is unknown until it is driven again.
+// Close takes no new work, finishes the commits that are sealed, and leaves the
+// other jobs as they are on record: the next process takes them up, as after a
+// kill, and the clients that wait for them are told to ask again. With
+// Config.EndJobs they fail instead. It waits for all goroutines. When ctx ends, or
+// after Config.CloseTimeout, it waits no longer for commits: the next process goes
+// on with those as well.
 func (s *Scheduler) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CloseTimeout)
 	defer cancel()
@@ -188,7 +192,13 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	if s.loop.call(ctx, func() {
 		s.state.closing = true
 		for _, j := range s.state.byKey {
-			s.failJob(j, errClosing())
+			if s.cfg.EndJobs {
+				s.failJob(j, errClosing())
+			} else if !j.hasEnded() && (j.graph == nil || !j.graph.Sealed()) {
+				j.cancelPlan()
+				j.stopRoot()
+				continue
+			}
 			open = append(open, j)
 		}
 		s.releasePolls()
@@ -197,6 +207,7 @@ func (s *Scheduler) Close(ctx context.Context) error {
 			s.awaitSettled(ctx, j)
 		}
 	}
+	close(s.leave)
 	stopped := make(chan struct{})
 	go func() { s.server.GracefulStop(); close(stopped) }()
 	grace, stopGrace := context.WithTimeout(ctx, closeGrace)
@@ -219,6 +230,13 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	s.wg.Wait()
 	s.scribe.close()
 	return errors.Join(s.flight.Close(), s.journal.Close())
+}
+
+// handsOver says whether the scheduler is shutting down and leaves the job to the
+// next process: what happens to it from now on, because it is shut down, isn't
+// what becomes of it. It is called in the event loop.
+func (s *Scheduler) handsOver(j *job) bool {
+	return s.state.closing && !s.cfg.EndJobs && !j.hasEnded()
 }
 
 // awaitSettled waits until the job's end is on record, or until its commit is
@@ -335,6 +353,6 @@ func newID(prefix string) string { return prefix + uuid.Must(uuid.NewV7()).Strin
 func errClosing() error {
 	return &commit.Error{
 		Code: commit.CodeSchedulerClosing, Op: "run job", Cause: errors.New("the scheduler is shutting down"),
-		Hint: "Send the statement again with the same idempotency key once the scheduler is back.",
+		Hint: "Jobs that run go on when the scheduler is back: wait for them, or send the statement again with the same idempotency key.",
 	}
 }

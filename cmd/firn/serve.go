@@ -25,8 +25,9 @@ func (a *app) schedulerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scheduler --listen HOST:PORT --dir DIR [--config FILE]",
 		Short: "Run a scheduler: the only process that holds the catalogs' credentials",
-		Long: `Runs a scheduler until SIGTERM or SIGINT, which finishes the commits in flight. A second
-signal gives up and says what was left.
+		Long: `Runs a scheduler until SIGTERM or SIGINT, which takes no new statements and finishes the
+commits that are sealed. Other jobs stay on record and go on when the scheduler is started
+again; clients that wait for them ask again meanwhile. A second signal ends it at once.
 
 When it is ready it prints one line of JSON to stdout: {"role":"scheduler","address":…,"dir":…}.
 Without catalogs in the configuration file there is one called lake, in SQLite under --dir.`,

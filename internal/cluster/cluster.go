@@ -111,7 +111,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	c.scheduler, err = StartScheduler(ctx, SchedulerConfig{
 		Dir: cfg.Dir, Listen: cfg.Listen, Dispatch: cfg.Dispatch, Catalogs: cfg.Catalogs, OwnToken: c.token,
 		// The whole disk: the user who runs this process can read it anyway.
-		LocalAllow: []string{"/"}, Logger: cfg.Logger.With(slog.String("role", "scheduler")),
+		LocalAllow: []string{"/"}, EndJobs: true, Logger: cfg.Logger.With(slog.String("role", "scheduler")),
 	})
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (c *Cluster) ExecutorAddrs() []string {
 	return addrs
 }
 
-// Close stops the scheduler, which finishes commits in flight and fails what else
+// Close stops the scheduler, which finishes sealed commits and fails what else
 // runs, and then the executors: a root that is reading manifests still needs
 // them. What tasks are left then can't count any more and are cancelled. ctx
 // bounds the wait.

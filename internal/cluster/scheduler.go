@@ -36,7 +36,9 @@ type SchedulerConfig struct {
 	// OwnToken is one that is good for every role, of a process that holds other
 	// parts too; empty for none.
 	OwnToken string
-	Logger   *slog.Logger
+	// EndJobs is the scheduler's: the jobs end with the process.
+	EndJobs bool
+	Logger  *slog.Logger
 }
 
 // Scheduler is a running scheduler with what it was built from: the locked
@@ -84,7 +86,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	s.release = append(s.release, func() error { parser.Close(); return nil })
 	s.Scheduler, err = scheduler.New(scheduler.Config{
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser,
-		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow,
+		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, EndJobs: cfg.EndJobs,
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,
 		DeleteFile: deleteFile, StatFile: statFile, ListPrefix: listPrefix, Logger: cfg.Logger,

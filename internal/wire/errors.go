@@ -183,6 +183,8 @@ func ToStatus(err error) error {
 
 func statusCode(err error) codes.Code {
 	switch {
+	case commit.CodeOf(err) == commit.CodeSchedulerClosing:
+		return codes.Unavailable // whoever waits asks again
 	case commit.CodeOf(err) != "":
 	case errors.Is(err, context.Canceled):
 		return codes.Canceled

@@ -73,6 +73,13 @@ type Counts struct{ Files, Rows int64 }
 // whatever becomes of ctx.
 func (c *Committer) Run(ctx context.Context, r Root) (rep commit.Report, err error) {
 	rep = commit.Report{JobID: r.JobID, Key: r.Key, State: commit.CommitNone}
+	submitted := false
+	defer func() {
+		if !submitted && len(r.Sent) > 0 {
+			// What stopped this run says nothing of what an earlier one sent.
+			rep.State = commit.CommitUnknown
+		}
+	}()
 	defer func() {
 		if p := recover(); p != nil {
 			c.cfg.Logger.LogAttrs(ctx, slog.LevelError, "commit root panicked", slog.String("job_id", r.JobID),
@@ -105,6 +112,7 @@ func (c *Committer) Run(ctx context.Context, r Root) (rep commit.Report, err err
 		return rep, errInput(r, fmt.Errorf("seal the commit unit: %w", err))
 	}
 	r.phase(PhaseQueued)
+	submitted = true
 	o := c.submit(ctx, r, u)
 	fill(&rep, u, o)
 	return rep, o.Err

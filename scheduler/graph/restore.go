@@ -1,6 +1,10 @@
 package graph
 
-import "time"
+import (
+	"time"
+
+	"github.com/firn-project/firn/commit"
+)
 
 // Kept is what a record has of a job's tasks.
 type Kept struct {
@@ -9,6 +13,9 @@ type Kept struct {
 	Accepted []TaskSucceeded
 	// Launched are attempts that may still run.
 	Launched []TaskLaunched
+	// Sealed: the root had fixed what it commits. Sent: it may have sent it; that
+	// goes with Sealed.
+	Sealed, Sent bool
 }
 
 // Restore returns the graph of a job that another process ran, in state
@@ -19,6 +26,11 @@ type Kept struct {
 // in which the other graph decided them, so what it has was a state of that
 // graph, except that attempts which it has as launched may have ended. What
 // makes no sense for the spec is left out, so that its task runs again.
+//
+// What is sealed is fixed for ever: such a job has nothing left to run but its
+// root, and no lost executor changes that, not even before the root has started.
+// One that may have been sent is past its point of no return from the first
+// moment on.
 func Restore(spec Spec, kept Kept, now time.Time) (*Graph, []Action) {
 	g := New(spec, now)
 	if g.specErr != nil {
@@ -33,6 +45,12 @@ func Restore(spec Spec, kept Kept, now time.Time) (*Graph, []Action) {
 		}
 		t.accept(ev)
 		g.resume(s, ev.StageAttempt)
+	}
+	if kept.Sealed {
+		g.resumeRoot(kept.Sent)
+		out := g.out
+		g.out = nil
+		return g, out
 	}
 	for _, ev := range kept.Launched {
 		s, t := g.find(ev.Task)
@@ -54,4 +72,17 @@ func (g *Graph) resume(s *stage, attempt int) {
 	if s.started.IsZero() {
 		s.started = g.now
 	}
+}
+
+// resumeRoot has the root run that an earlier process sealed.
+func (g *Graph) resumeRoot(sent bool) {
+	for _, s := range g.stages {
+		s.state, s.ended = StageSucceeded, g.now
+	}
+	g.root = root{state: rootEmitted, resumed: rootSealed, epoch: 1}
+	g.commit = commit.CommitPreparing
+	if sent {
+		g.root.resumed, g.commit = rootInFlight, commit.CommitInFlight
+	}
+	g.emit(RunSchedulerRoot{Epoch: g.root.epoch, Inputs: g.Accepted()})
 }

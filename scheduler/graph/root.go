@@ -20,7 +20,10 @@ const (
 // root is the scheduler root's part of the graph. Epochs that were given up
 // live on only in Graph.readers.
 type root struct {
-	state    rootState
+	state rootState
+	// resumed is how far an earlier process had come with it: the state that it
+	// has once it starts. rootNone for one that begins anew.
+	resumed  rootState
 	epoch    int
 	restarts int
 	started  time.Time
@@ -29,12 +32,24 @@ type root struct {
 
 // pastNoReturn: a commit was let go. No cancel, no lost executor and no failure
 // from outside changes the job any more; only the root's own end does.
-func (g *Graph) pastNoReturn() bool { return g.root.state == rootInFlight }
+func (g *Graph) pastNoReturn() bool { return g.root.reached() == rootInFlight }
 
 // isSealed: what the root commits is fixed and needs no executor any more. A
 // cancel still wins, up to the point of no return.
 func (g *Graph) isSealed() bool {
-	return g.root.state == rootSealed || g.root.state == rootInFlight
+	return g.root.reached() == rootSealed || g.root.reached() == rootInFlight
+}
+
+// Sealed says whether what the job's root commits is fixed, so that nothing but the
+// root's own end, or a cancel before it is sent, ends the job any more.
+func (g *Graph) Sealed() bool { return g.isSealed() }
+
+// reached is how far the root has come, in this process or an earlier one.
+func (r *root) reached() rootState {
+	if r.state == rootEmitted && r.resumed != rootNone {
+		return r.resumed
+	}
+	return r.state
 }
 
 // executed is called when every task of the final stage has its accepted
@@ -60,7 +75,7 @@ func (g *Graph) rootStarted(ev RootStarted) {
 		return
 	}
 	g.touch()
-	g.root.state, g.root.started = rootReading, g.now
+	g.root.state, g.root.started = max(rootReading, g.root.resumed), g.now
 	g.readers[ev.Epoch] = true
 	g.emit(StartRoot(ev))
 }

@@ -64,11 +64,12 @@ type Journal interface {
 	// Jobs lists jobs, newest first.
 	Jobs(ctx context.Context, f Filter) ([]Job, error)
 
-	// Seal fixes the unit of a job, with its manifest. Sealing the same content
-	// again changes nothing, unless the unit was refused: it is then sealed
-	// again. Other content takes the place of a unit only when nothing of that
-	// can land any more: it was refused, or it was never sent. Anything else is
-	// ErrSealed.
+	// Seal fixes the unit of a job for ever, with its manifest. Sealing the same
+	// content again changes nothing, unless the unit was refused: it is then
+	// sealed again. Other content takes the place of a unit only when that was
+	// refused, so that nothing of it can land any more, or when it was never sent
+	// and the new one has another token, which is that of another table. Anything
+	// else is ErrSealed.
 	Seal(ctx context.Context, u Unit, manifest []byte) error
 	// Send writes that a request is about to be sent. Each of its tokens must be
 	// that of a sealed unit; when several jobs sealed one, the last is meant.

@@ -62,8 +62,8 @@ func (j *SQLite) sealedBefore(ctx context.Context, tx *sql.Tx, u Unit) (bool, er
 		return false, fmt.Errorf("unit of job %s was refused before the journal was restored, and may have been driven again since: %w", u.JobID, ErrSealed)
 	case old.Token == u.Token && old.Digest == u.Digest:
 		return old.State != UnitRefused, nil
-	case old.State == UnitSealed && old.Sends == 0 && old.Incarnation == j.incarnation:
-		return false, nil
+	case old.State == UnitSealed && old.Sends == 0 && old.Incarnation == j.incarnation && old.Token != u.Token:
+		return false, nil // its files are adopted into another table
 	default:
 		return false, fmt.Errorf("unit of job %s is %s: %w", u.JobID, old.State, ErrSealed)
 	}

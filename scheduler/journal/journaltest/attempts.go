@@ -151,10 +151,17 @@ func testSeal(t *testing.T, j journal.Journal) {
 	}
 	u := Unit("j-1", "k")
 	must(t, j.Seal(ctx, u, []byte("m")))
-	// Nothing was sent: a root that started again may seal what it read.
-	must(t, j.Seal(ctx, other(u), []byte("m2")))
-	wantRows("never sent", other(u), "m2")
+	// What is sealed is fixed, also before anything was sent.
+	if err := j.Seal(ctx, other(u), []byte("m2")); !errors.Is(err, journal.ErrSealed) {
+		t.Fatalf("other content was sealed before a send: %v", err)
+	}
+	wantRows("never sent", u, "m")
+	// Its files may go into another table then.
 	u = other(u)
+	u.Token[15]++
+	u.TableUUID = "uuid-2"
+	must(t, j.Seal(ctx, u, []byte("m2")))
+	wantRows("adopted", u, "m2")
 	must(t, j.Send(ctx, Send("r-1", u)))
 	must(t, j.Seal(ctx, u, []byte("m2")))
 	if got, _ := j.Unit(ctx, "j-1"); got.State != journal.UnitSent {
