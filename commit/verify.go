@@ -30,51 +30,51 @@ type Facts struct {
 // what needs the files themselves by the caller.
 func Verify(u Unit, facts Facts) error {
 	if u.Prefix == "" || !strings.HasSuffix(u.Prefix, "/") {
-		return errRule(u, "", "the job's data prefix must end in a slash", u.Prefix)
+		return Misfit(u, "", "the job's data prefix must end in a slash", u.Prefix)
 	}
 	accepted := make(map[string]bool, len(facts.Attempts))
 	for _, a := range facts.Attempts {
 		if a == "" || accepted[a] {
-			return errRule(u, "", "every task has exactly one accepted attempt", fmt.Sprintf("attempt %q stands twice or is empty", a))
+			return Misfit(u, "", "every task has exactly one accepted attempt", fmt.Sprintf("attempt %q stands twice or is empty", a))
 		}
 		accepted[a] = true
 	}
 	if facts.Attempts != nil && len(facts.Attempts) != u.Tasks {
-		return errRule(u, "", "every task has exactly one accepted attempt", fmt.Sprintf("%d attempts for %d tasks", len(facts.Attempts), u.Tasks))
+		return Misfit(u, "", "every task has exactly one accepted attempt", fmt.Sprintf("%d attempts for %d tasks", len(facts.Attempts), u.Tasks))
 	}
 	paths := make(map[string]bool, len(u.Files))
 	writers := map[string]bool{}
 	var rows, bytes int64
 	for _, f := range u.Files {
 		if paths[f.Path] {
-			return errRule(u, f.Path, "paths are unique", "the path stands twice")
+			return Misfit(u, f.Path, "paths are unique", "the path stands twice")
 		}
 		paths[f.Path] = true
 		if rule, why := checkPath(u.Prefix, f); rule != "" {
-			return errRule(u, f.Path, rule, why)
+			return Misfit(u, f.Path, rule, why)
 		}
 		if facts.Attempts != nil && !accepted[f.Attempt] {
-			return errRule(u, f.Path, "only accepted attempts' files are committed", fmt.Sprintf("attempt %q was not accepted", f.Attempt))
+			return Misfit(u, f.Path, "only accepted attempts' files are committed", fmt.Sprintf("attempt %q was not accepted", f.Attempt))
 		}
 		writers[f.Attempt] = true
 		if rule, why := checkFile(u, f); rule != "" {
-			return errRule(u, f.Path, rule, why)
+			return Misfit(u, f.Path, rule, why)
 		}
 		if facts.Bounds != nil {
 			if err := facts.Bounds(f); err != nil {
-				return errRule(u, f.Path, "bounds and partition values fit together", err.Error())
+				return Misfit(u, f.Path, "bounds and partition values fit together", err.Error())
 			}
 		}
 		if rows > math.MaxInt64-f.Rows || bytes > math.MaxInt64-f.Size {
-			return errRule(u, f.Path, "sums fit into 64 bits", "the sum of rows or bytes overflows")
+			return Misfit(u, f.Path, "sums fit into 64 bits", "the sum of rows or bytes overflows")
 		}
 		rows, bytes = rows+f.Rows, bytes+f.Size
 	}
 	switch {
 	case len(writers) > u.Tasks:
-		return errRule(u, "", "every task is covered once", fmt.Sprintf("files of %d attempts for %d tasks", len(writers), u.Tasks))
+		return Misfit(u, "", "every task is covered once", fmt.Sprintf("files of %d attempts for %d tasks", len(writers), u.Tasks))
 	case rows != u.Rows || bytes != u.Bytes:
-		return errRule(u, "", "the unit's sums are those of its files",
+		return Misfit(u, "", "the unit's sums are those of its files",
 			fmt.Sprintf("%d rows and %d bytes, but the files have %d and %d", u.Rows, u.Bytes, rows, bytes))
 	}
 	return nil
@@ -187,7 +187,10 @@ func checkCounts(f File) (rule, why string) {
 	return "", ""
 }
 
-func errRule(u Unit, file, rule, why string) error {
+// Misfit is the error of a unit, or of one of its files, that isn't what it must
+// be to be committed: it names the file and the rule, and refuses the unit
+// (ReasonValidation). file is empty when the unit itself is meant.
+func Misfit(u Unit, file, rule, why string) error {
 	op, object := "verify the files for", u.Table.String()
 	if file != "" {
 		op, object = "verify file", file

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
@@ -58,6 +59,13 @@ type Config struct {
 	// StatFile gives a data file's size; it is asked before a parked unit is
 	// committed again. Nil: not asked.
 	StatFile func(ctx context.Context, storage map[string]string, uri string) (int64, error)
+	// OpenStore reaches the files of a table with the scheduler's own access, to
+	// look at what executors wrote before it is committed. Nil: they are taken as
+	// described.
+	OpenStore func(storage map[string]string) objstore.Store
+	// CheckAllFiles looks at every file, and not only at a sample of those of a job
+	// with more than footers.Always.
+	CheckAllFiles bool
 
 	// HeartbeatInterval is how often executors report (default 2 s); one that
 	// is silent for ExecutorTimeout (default 20 s) is lost.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/scheduler/cleanup"
+	"github.com/firn-project/firn/scheduler/footers"
 	"github.com/firn-project/firn/scheduler/journal"
 )
 
@@ -56,6 +57,20 @@ func (s *Scheduler) jobFiles(ctx context.Context, id string) (j cleanup.Job, tab
 	}
 	return j, sub.target, true, nil
 }
+
+// checkFiles is what looks at files before they are committed; nil for none.
+func (s *Scheduler) checkFiles() func(context.Context, map[string]string, commit.Unit) error {
+	if s.cfg.OpenStore == nil {
+		return nil
+	}
+	c := &footers.Checker{All: s.cfg.CheckAllFiles, Wait: storeWait}
+	return func(ctx context.Context, storage map[string]string, u commit.Unit) error {
+		return c.Check(ctx, s.cfg.OpenStore(storage), u)
+	}
+}
+
+// storeWait is how long a store that can't be reached is asked before a commit.
+const storeWait = 2 * time.Minute
 
 // storage says how the files of a table are reached, nil when the table is gone.
 func (s *Scheduler) storage(ctx context.Context, name commit.TableName) map[string]string {

@@ -148,7 +148,9 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 	if s.cfg.newCommitter != nil {
 		s.committer = s.cfg.newCommitter(s.cfg)
 	} else {
-		s.committer = committer.New(committer.Config{Open: s.cfg.Catalogs.OpenTable, Recorder: recorder{s}, Logger: s.log, Deadline: s.cfg.commitDeadline})
+		s.committer = committer.New(committer.Config{
+			Open: s.cfg.Catalogs.OpenTable, Recorder: recorder{s}, Logger: s.log, Deadline: s.cfg.commitDeadline, CheckFiles: s.checkFiles(),
+		})
 	}
 	s.analyzer = sql.Analyzer{Catalogs: s.cfg.Catalogs, Parser: s.cfg.Parser}
 	s.loop = newMailbox(s.afterEvent)

@@ -89,7 +89,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, EndJobs: cfg.EndJobs,
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,
-		DeleteFile: deleteFile, StatFile: statFile, ListPrefix: listPrefix, Logger: cfg.Logger,
+		DeleteFile: deleteFile, StatFile: statFile, ListPrefix: listPrefix, OpenStore: openStore, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, failed("configure", "the scheduler", err)
@@ -114,6 +114,10 @@ func (s *Scheduler) releaseAll() error {
 	}
 	s.release = nil
 	return errors.Join(errs...)
+}
+
+func openStore(storage map[string]string) objstore.Store {
+	return objstore.New(objstore.FromStorage(storage))
 }
 
 func deleteFile(ctx context.Context, storage map[string]string, uri string) error {

@@ -51,6 +51,10 @@ type Config struct {
 	MaxBatch int
 	// IdleClose is how long a table without work stays open (default 1 minute).
 	IdleClose time.Duration
+	// CheckFiles looks at the files themselves before a unit is sealed. storage is
+	// that of plan.Pinned. An error with a reason refuses the unit, any other one
+	// ends the run with nothing committed. Nil: files are taken as described.
+	CheckFiles func(ctx context.Context, storage map[string]string, u commit.Unit) error
 	// WatchEvery is how often the log says what a commit that waits is waiting
 	// for (default 10 s).
 	WatchEvery time.Duration

@@ -108,6 +108,12 @@ func (c *Committer) Run(ctx context.Context, r Root) (rep commit.Report, err err
 		rep.State = commit.CommitRefused
 		return rep, err
 	}
+	if err := c.checkFiles(ctx, r, u); err != nil {
+		if commit.ReasonOf(err) != "" {
+			rep.State = commit.CommitRefused
+		}
+		return rep, err
+	}
 	if err := c.cfg.Recorder.RecordSeal(ctx, u); err != nil {
 		return rep, errInput(r, fmt.Errorf("seal the commit unit: %w", err))
 	}
@@ -138,10 +144,7 @@ func (c *Committer) collect(ctx context.Context, r Root, l layout) (commit.Unit,
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return commit.Unit{}, &commit.Error{
-				Code: commit.CodeCommitStopped, Op: "commit to", Object: target.Name.String(), Cause: err,
-				Tried: "it was stopped while it read the file manifests; nothing was committed",
-			}
+			return commit.Unit{}, errStopped(r, err)
 		}
 		return commit.Unit{}, errInput(r, err)
 	}
@@ -152,6 +155,33 @@ func (c *Committer) collect(ctx context.Context, r Root, l layout) (commit.Unit,
 	})
 	u.LedgerFloor = r.LedgerFloor
 	return u, nil
+}
+
+// checkFiles looks at the unit's files. A unit that was sent, or is only found out
+// about, is past that: what the files are now says nothing about the table.
+func (c *Committer) checkFiles(ctx context.Context, r Root, u commit.Unit) error {
+	if c.cfg.CheckFiles == nil || len(r.Sent) > 0 || r.FindOut || r.Fence {
+		return nil
+	}
+	err := c.cfg.CheckFiles(ctx, r.Plan.Target.Storage, u)
+	switch {
+	case err == nil || commit.CodeOf(err) == commit.CodeVerification:
+		return err
+	case ctx.Err() != nil:
+		return errStopped(r, err)
+	default:
+		return &commit.Error{
+			Code: commit.CodeStorage, Op: "look at the files before the commit of job", Object: r.JobID, Cause: err, Tried: "nothing was committed",
+			Hint: "Run the statement again with the same idempotency key when the store answers.",
+		}
+	}
+}
+
+func errStopped(r Root, cause error) error {
+	return &commit.Error{
+		Code: commit.CodeCommitStopped, Op: "commit to", Object: r.Plan.Target.Name.String(), Cause: cause,
+		Tried: "it was stopped before its unit was sealed; nothing was committed",
+	}
 }
 
 // fill puts the outcome into the report. Numbers of a unit that was there

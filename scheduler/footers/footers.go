@@ -1,0 +1,157 @@
+package footers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
+)
+
+// Checker checks files. It is safe for concurrent use.
+type Checker struct {
+	// All checks every file; otherwise Always and one in a hundred of the rest.
+	All bool
+	// Wait is how long a store that can't be reached is asked again.
+	Wait time.Duration
+
+	// large lets one footer at a time be more than a tail.
+	large sync.Mutex
+}
+
+const (
+	// Always is how many files of a unit are looked at in any case.
+	Always = 1000
+	// restShare is the share of the others, 1 in so many.
+	restShare = 100
+	// parallel is how many are looked at at the same time.
+	parallel = 16
+	// tail is how much is read of a file's end at first: most footers fit.
+	tail = 16 << 10
+	// maxFooter bounds a footer that doesn't; no writer of Firn comes near.
+	maxFooter = 64 << 20
+)
+
+// Check looks at the files of a unit. The error has a reason (validation) when a
+// file isn't what its manifest says; it names the file and the rule. A store that
+// can't be reached is asked again for a while, and is no reason to refuse.
+func (c *Checker) Check(ctx context.Context, store objstore.Store, u commit.Unit) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, i := range c.sample(len(u.Files)) {
+		if ctx.Err() != nil {
+			break
+		}
+		g.Go(func() error { return c.patiently(ctx, store, u, u.Files[i]) })
+	}
+	return g.Wait()
+}
+
+// sample picks the files to look at. Which ones those are can't be foreseen.
+func (c *Checker) sample(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	if c.All || n <= Always {
+		return all
+	}
+	k := Always + (n-Always+restShare-1)/restShare
+	for i := range k { // the first k of a shuffle
+		j := i + rand.IntN(n-i) //nolint:gosec // seeded by the system for each process
+		all[i], all[j] = all[j], all[i]
+	}
+	return all[:k]
+}
+
+// patiently asks a store that can't be reached again, until Wait is over.
+func (c *Checker) patiently(ctx context.Context, store objstore.Store, u commit.Unit, f commit.File) error {
+	pause, until := 100*time.Millisecond, time.Now().Add(c.Wait)
+	for {
+		err := c.file(ctx, store, u, f)
+		if err == nil || commit.CodeOf(err) == commit.CodeVerification || ctx.Err() != nil || !time.Now().Add(pause).Before(until) {
+			return err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		}
+		pause = min(2*pause, 5*time.Second)
+	}
+}
+
+// file looks at one file.
+func (c *Checker) file(ctx context.Context, store objstore.Store, u commit.Unit, f commit.File) error {
+	o, err := store.Open(ctx, f.Path)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return commit.Misfit(u, f.Path, "files are there", "there's no such file")
+	}
+	if err != nil {
+		return fmt.Errorf("look at %s before its commit: %w", f.Path, err)
+	}
+	defer o.Close() //nolint:errcheck // it was only read
+	if o.Size() != f.Size {
+		return commit.Misfit(u, f.Path, "a file has the size that its manifest says", fmt.Sprintf("%d bytes instead of %d", o.Size(), f.Size))
+	}
+	rows, why, err := c.rows(o)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the footer of %s: %w", f.Path, err)
+	case why != "":
+		return commit.Misfit(u, f.Path, "files are whole Parquet files", why)
+	case rows != f.Rows:
+		return commit.Misfit(u, f.Path, "a file has as many rows as its manifest says", fmt.Sprintf("%d rows in its footer instead of %d", rows, f.Rows))
+	}
+	return nil
+}
+
+// rows reads how many rows a file has by its footer: one small read of its end in
+// most cases. why says what is wrong with the file.
+func (c *Checker) rows(o objstore.Object) (rows int64, why string, err error) {
+	if o.Size() < minFile {
+		return 0, "it is too short for one", nil
+	}
+	end := make([]byte, min(o.Size(), tail))
+	if err := readAt(o, end, o.Size()-int64(len(end))); err != nil {
+		return 0, "", err
+	}
+	n, why := footerLength(end, o.Size())
+	if why != "" {
+		return 0, why, nil
+	}
+	footer := end[:len(end)-trailer]
+	if n <= int64(len(footer)) {
+		footer = footer[int64(len(footer))-n:]
+	} else {
+		c.large.Lock()
+		defer c.large.Unlock()
+		footer = make([]byte, n)
+		if err := readAt(o, footer, o.Size()-trailer-n); err != nil {
+			return 0, "", err
+		}
+	}
+	rows, err = rowCount(footer)
+	if err != nil {
+		return 0, "its footer can't be read: " + err.Error(), nil
+	}
+	return rows, "", nil
+}
+
+// readAt reads all of p. A file that ends too early was cut while it was read, and
+// is looked at again.
+func readAt(o objstore.Object, p []byte, off int64) error {
+	n, err := o.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	return err
+}
