@@ -25,6 +25,10 @@ type Config struct {
 	// Memory in bytes is shared by the slots in equal parts; 1 GiB for each
 	// when zero.
 	Memory int64
+	// ObjectCache is in bytes of disk, shared by the slots in equal parts: what
+	// they keep of the objects that they read, while they read them. 0 leaves it to
+	// the disk.
+	ObjectCache int64
 	// LocalAllow are the directories that sources may be read from; nil for
 	// what the scheduler says.
 	LocalAllow []string

@@ -28,7 +28,8 @@ type duckDB struct {
 func newDuckDB(cfg EngineConfig) (Engine, error) {
 	d := &duckDB{dir: cfg.Dir}
 	e, err := engine.New(engine.Config{
-		Dir: cfg.Dir, Memory: cfg.Memory / 2, LocalAllow: cfg.LocalAllow, OpenUpload: d.openUpload,
+		Dir: cfg.Dir, Memory: cfg.Memory / 2, LocalAllow: cfg.LocalAllow, MaxStage: cfg.ObjectCache,
+		OpenUpload: d.openUpload,
 	})
 	if err != nil {
 		return nil, err

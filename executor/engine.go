@@ -55,6 +55,8 @@ type EngineConfig struct {
 	Dir string
 	// Memory is its limit in bytes.
 	Memory int64
+	// ObjectCache bounds what it keeps of objects on disk, in bytes; 0 for no bound.
+	ObjectCache int64
 	// LocalAllow are the directories that sources may be read from.
 	LocalAllow []string
 }

@@ -102,7 +102,7 @@ func newRunner(cfg Config, rep *reporter, run func(context.Context, *slot, *firn
 	}
 	newSlot := func(name string) *slot {
 		return &slot{make: cfg.Engines, cfg: EngineConfig{
-			Dir: filepath.Join(cfg.Dir, slotsName, name), Memory: cfg.Memory / int64(cfg.Slots),
+			Dir: filepath.Join(cfg.Dir, slotsName, name), Memory: cfg.Memory / int64(cfg.Slots), ObjectCache: cfg.ObjectCache / int64(cfg.Slots),
 		}}
 	}
 	for i := range cfg.Slots {

@@ -76,7 +76,7 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 
 func (a *app) executorCommand() *cobra.Command {
 	var cfg config.Executor
-	var memory, tokenFile string
+	var memory, objects, tokenFile string
 	cmd := &cobra.Command{
 		Use:   "executor --server HOST:PORT --dir DIR [--slots N] [--memory SIZE]",
 		Short: "Run an executor: it reads, computes and writes data files",
@@ -90,7 +90,7 @@ When it has registered it prints one line of JSON to stdout:
 			if cfg.Token, err = a.token(tokenFile); err != nil {
 				return err
 			}
-			return a.runExecutor(cmd, cfg, memory)
+			return a.runExecutor(cmd, cfg, memory, objects)
 		},
 	}
 	f := cmd.Flags()
@@ -99,6 +99,7 @@ When it has registered it prints one line of JSON to stdout:
 	f.StringVar(&cfg.Dir, "dir", "", "`directory` for shuffle and spill files")
 	f.IntVar(&cfg.Slots, "slots", 2, "how many tasks run at a time")
 	f.StringVar(&memory, "memory", "", "memory for all slots together, such as 4GiB; default half of the machine's")
+	f.StringVar(&objects, "object-cache", "", "disk for all slots together to keep parts of objects while they are read, such as 20GiB; default what there is")
 	f.StringArrayVar(&cfg.LocalAllow, "sources-local-allow", nil, "`directory` below which sources may be read; overrides what the scheduler says (repeatable)")
 	serverTLS(cmd, &cfg.TLS, &cfg.AllowPlaintext)
 	tokenFlag(cmd, &tokenFile)
@@ -106,12 +107,18 @@ When it has registered it prints one line of JSON to stdout:
 	return cmd
 }
 
-func (a *app) runExecutor(cmd *cobra.Command, cfg config.Executor, memory string) error {
+func (a *app) runExecutor(cmd *cobra.Command, cfg config.Executor, memory, objects string) error {
 	cfg.Memory = cluster.DefaultMemory()
 	if memory != "" {
 		var err error
 		if cfg.Memory, err = config.ParseSize(memory); err != nil {
 			return usage(cmd, "--memory %s", err)
+		}
+	}
+	if objects != "" {
+		var err error
+		if cfg.ObjectCache, err = config.ParseSize(objects); err != nil {
+			return usage(cmd, "--object-cache %s", err)
 		}
 	}
 	if err := cfg.Validate(); err != nil {

@@ -24,9 +24,11 @@
 // # Sources
 //
 // Files of a source become one view of the name that the query uses. Local
-// sources are read where they are. Objects and the files of tables are staged in
-// the attempt's directory first, since the lock is made before DuckDB reads:
-// hard links for local files, copies for objects. What a probe found out about a
+// sources are read where they are. The files of tables are staged in the attempt's
+// directory first, since the lock is made before DuckDB reads: as hard links.
+// Parquet objects appear there as files that fill themselves as DuckDB reads them
+// (internal/lazyfile): their footers first, then the chunks of those columns and
+// row groups that the query turns out to need. Other objects are copied. What a probe found out about a
 // source (columns, types, CSV dialect) is pinned in its plan.Source, so that all
 // tasks read alike, whichever of the files they hold.
 //

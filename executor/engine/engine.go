@@ -27,6 +27,10 @@ type Config struct {
 	Memory int64
 	// MaxSpill bounds what a task spills, in bytes; 0 leaves it to the disk.
 	MaxSpill int64
+	// MaxStage bounds what a task keeps on disk of the objects that it reads, in
+	// bytes; 0 leaves it to the disk. Parts of Parquet files beyond it are read
+	// again each time; a text file that doesn't fit is an error.
+	MaxStage int64
 	// Threads that DuckDB works with; 0 means one.
 	Threads int
 	// LocalAllow are the directories that sources may be read from: absolute
@@ -132,6 +136,8 @@ type session struct {
 	staged int
 	// names are the locations of files by the paths that DuckDB opened.
 	names map[string]string
+	// remote are the objects that are read; nil if there are none.
+	remote *remote
 	// made has the statements that drop what the session made, in the order of
 	// making.
 	made []string
@@ -208,6 +214,7 @@ func (s *session) close() {
 	} else {
 		s.db.Close()
 	}
+	s.remote.close()
 	if s.staged > 0 {
 		// What can't be removed now is removed when the slot starts again.
 		_ = os.RemoveAll(s.dir)

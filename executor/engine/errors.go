@@ -54,6 +54,9 @@ func Class(err error) string {
 // tell is queryError with the files named as the plan does, not as they were
 // staged.
 func (s *session) tell(err error, sources []plan.Source) error {
+	if read := s.remote.err(); read != nil && err != nil && Class(err) != ClassCancelled {
+		return read
+	}
 	if e, ok := errors.AsType[*duckdb.Error](err); ok && commit.CodeOf(err) == "" {
 		msg := e.Message
 		for open, name := range s.names {

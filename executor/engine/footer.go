@@ -24,25 +24,35 @@ func readFooter(f plan.SourceFile, obj objstore.Object) (plan.SourceFile, string
 	if size == 0 {
 		return f, "", badFile(f.Path, "the file is empty (0 bytes)")
 	}
-	head, tail := make([]byte, 4), make([]byte, 4)
-	if _, err := obj.ReadAt(head[:min(4, size)], 0); err != nil && !errors.Is(err, io.EOF) {
-		return f, "", storeError(f.Path, err)
+	if size < 12 {
+		return f, "", notParquet(f, obj)
 	}
-	switch {
-	case string(head) == "PARE":
-		return f, "", badFile(f.Path, "the Parquet file is encrypted")
-	case string(head) != parquetMagic:
-		return f, "", badFile(f.Path, fmt.Sprintf("not a Parquet file: it starts with %q", bytes.TrimRight(head, "\x00")))
-	case size < 12:
-		return f, "", badFile(f.Path, fmt.Sprintf("the Parquet file is cut off after %d bytes", size))
-	}
+	tail := make([]byte, 4)
 	if _, err := obj.ReadAt(tail, size-4); err != nil && !errors.Is(err, io.EOF) {
 		return f, "", storeError(f.Path, err)
 	}
 	if string(tail) != parquetMagic {
-		return f, "", badFile(f.Path, fmt.Sprintf("the Parquet file is cut off: its footer is missing at the end (byte %d)", size))
+		return f, "", notParquet(f, obj)
 	}
 	return rowGroups(f, obj)
+}
+
+// notParquet says why a file without the magic number at its end isn't Parquet. Its
+// beginning is looked at only here: for an object that's a request.
+func notParquet(f plan.SourceFile, obj objstore.Object) error {
+	head := make([]byte, min(4, f.Size))
+	if _, err := obj.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return storeError(f.Path, err)
+	}
+	switch {
+	case string(head) == "PARE":
+		return badFile(f.Path, "the Parquet file is encrypted")
+	case string(head) != parquetMagic:
+		return badFile(f.Path, fmt.Sprintf("not a Parquet file: it starts with %q", bytes.TrimRight(head, "\x00")))
+	case f.Size < 12:
+		return badFile(f.Path, fmt.Sprintf("the Parquet file is cut off after %d bytes", f.Size))
+	}
+	return badFile(f.Path, fmt.Sprintf("the Parquet file is cut off: its footer is missing at the end (byte %d)", f.Size))
 }
 
 func rowGroups(f plan.SourceFile, obj objstore.Object) (out plan.SourceFile, schema string, err error) {
@@ -70,10 +80,7 @@ func rowGroups(f plan.SourceFile, obj objstore.Object) (out plan.SourceFile, sch
 			if err != nil {
 				return f, "", badFile(f.Path, fmt.Sprintf("the Parquet footer is damaged: %v", err))
 			}
-			start := col.DataPageOffset()
-			if col.HasDictionaryPage() && col.DictionaryPageOffset() > 0 {
-				start = min(start, col.DictionaryPageOffset())
-			}
+			start := chunkStart(col)
 			if start < 0 || start+col.TotalCompressedSize() > f.Size {
 				return f, "", badFile(f.Path, fmt.Sprintf("row group %d lies beyond the end of the file: bytes are missing in the middle", i))
 			}
@@ -88,13 +95,15 @@ func rowGroups(f plan.SourceFile, obj objstore.Object) (out plan.SourceFile, sch
 // probeParquet reads the footers of a source's files and makes them readable for
 // binding.
 func (s *session) probeParquet(ctx context.Context, src plan.Source) ([]input, error) {
-	st := store(src)
+	if err := s.openObjects(ctx, src, src.Files); err != nil {
+		return nil, err
+	}
 	in := make([]input, len(src.Files))
 	for i, f := range src.Files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		one, err := s.probeFooter(ctx, st, f)
+		one, err := s.probeFooter(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -103,30 +112,25 @@ func (s *session) probeParquet(ctx context.Context, src plan.Source) ([]input, e
 	return in, nil
 }
 
-func (s *session) probeFooter(ctx context.Context, st objstore.Store, f plan.SourceFile) (input, error) {
-	path, local := localPath(f.Path)
-	open := f.Path
-	if local {
+func (s *session) probeFooter(ctx context.Context, f plan.SourceFile) (input, error) {
+	in := input{SourceFile: f}
+	if path, local := localPath(f.Path); local {
 		resolved, err := s.resolve(path)
 		if err != nil {
 			return input{}, err
 		}
-		path, open = resolved, resolved
+		in.open = resolved
+	} else {
+		in.open, _ = s.remote.path(f.Path)
 	}
-	obj, err := st.Open(ctx, open)
+	obj, done, err := s.openInput(ctx, in)
 	if err != nil {
 		return input{}, storeError(f.Path, err)
 	}
-	defer func() { _ = obj.Close() }()
-	f, schema, err := readFooter(f, obj)
-	if err != nil {
+	defer done()
+	if in.SourceFile, in.schema, err = readFooter(f, obj); err != nil {
 		return input{}, err
 	}
-	if !local {
-		if path, err = s.downloadFooter(f.Path, obj); err != nil {
-			return input{}, err
-		}
-	}
-	s.names[path] = f.Path
-	return input{SourceFile: f, open: path, schema: schema}, nil
+	s.names[in.open] = f.Path
+	return in, nil
 }

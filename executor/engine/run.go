@@ -28,7 +28,8 @@ type Stream struct {
 
 // RunQuery starts a task's query over the files that its sources name. The
 // caller closes the stream. Errors are *commit.Error where a person can do
-// something about them; Class tells whether another attempt can help.
+// something about them; Class tells whether another attempt can help. Objects are
+// read under ctx until the stream is closed.
 func (e *Engine) RunQuery(ctx context.Context, q *plan.Query, t TaskInfo) (*Stream, error) {
 	s, err := e.open(ctx, t, forTask)
 	if err != nil {
@@ -64,6 +65,9 @@ func (r *Stream) Schema() *arrow.Schema { return r.rows.Schema() }
 func (r *Stream) Next(ctx context.Context) (arrow.RecordBatch, error) {
 	if r.err != nil {
 		return nil, r.err
+	}
+	if r.s.remote != nil {
+		defer context.AfterFunc(ctx, r.s.remote.cancel)()
 	}
 	rec, err := r.rows.Next(ctx)
 	switch {

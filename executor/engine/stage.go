@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/plan"
 )
 
@@ -25,6 +24,11 @@ type input struct {
 
 // stage makes the files of a source readable for DuckDB.
 func (s *session) stage(ctx context.Context, src plan.Source) ([]input, error) {
+	if src.Kind == plan.SourceParquet || src.Kind == plan.SourceTable {
+		if err := s.openObjects(ctx, src, src.Files); err != nil {
+			return nil, err
+		}
+	}
 	in := make([]input, len(src.Files))
 	for i, f := range src.Files {
 		p, err := s.stageFile(ctx, src, f.Path)
@@ -42,6 +46,9 @@ func (s *session) stage(ctx context.Context, src plan.Source) ([]input, error) {
 func (s *session) stageFile(ctx context.Context, src plan.Source, location string) (string, error) {
 	local, ok := localPath(location)
 	if !ok {
+		if opened, ok := s.remote.path(location); ok {
+			return opened, nil
+		}
 		return s.download(ctx, src, location)
 	}
 	if src.Kind != plan.SourceTable {
@@ -86,59 +93,11 @@ func (s *session) place(name string) (string, error) {
 	return to, nil
 }
 
-func (s *session) download(ctx context.Context, src plan.Source, uri string) (string, error) {
-	to, err := s.place(objectName(uri))
-	if err != nil {
-		return "", err
-	}
-	obj, err := store(src).Open(ctx, uri)
-	if err != nil {
-		return "", storeError(uri, err)
-	}
-	defer func() { _ = obj.Close() }()
-	if err := writeFile(ctx, to, io.NewSectionReader(obj, 0, obj.Size())); err != nil {
-		return "", storeError(uri, err)
-	}
-	return to, nil
-}
-
 // objectName is an object's key as a safe relative path.
 func objectName(uri string) string {
 	_, rest, _ := strings.Cut(uri, "://")
 	_, key, _ := strings.Cut(rest, "/")
 	return strings.TrimPrefix(path.Clean("/"+key), "/")
-}
-
-// downloadFooter stages a Parquet object for binding only: a sparse file of the
-// object's size that has nothing but the footer in it.
-func (s *session) downloadFooter(uri string, obj objstore.Object) (string, error) {
-	const tail = 8 // length of the footer, "PAR1"
-	size := obj.Size()
-	end := make([]byte, tail)
-	if _, err := obj.ReadAt(end, size-tail); err != nil && !errors.Is(err, io.EOF) {
-		return "", storeError(uri, err)
-	}
-	n := int64(end[0]) | int64(end[1])<<8 | int64(end[2])<<16 | int64(end[3])<<24
-	n = min(n+tail, size)
-	to, err := s.place(objectName(uri))
-	if err != nil {
-		return "", err
-	}
-	f, err := os.Create(to)
-	if err != nil {
-		return "", storeError(to, err)
-	}
-	defer func() { _ = f.Close() }()
-	if err := f.Truncate(size); err != nil {
-		return "", storeError(to, err)
-	}
-	if _, err := f.WriteAt([]byte("PAR1"), 0); err != nil {
-		return "", storeError(to, err)
-	}
-	if _, err := io.Copy(io.NewOffsetWriter(f, size-n), io.NewSectionReader(obj, size-n, n)); err != nil {
-		return "", storeError(uri, err)
-	}
-	return to, nil
 }
 
 func writeFile(ctx context.Context, to string, from io.Reader) error {

@@ -32,7 +32,7 @@ func (s *session) tableQuery(ctx context.Context, src plan.Source) (string, erro
 		return emptyQuery(src.Columns)
 	}
 	for i, f := range in {
-		ids, err := hasFieldIDs(ctx, f)
+		ids, err := s.hasFieldIDs(ctx, f)
 		if err != nil {
 			return "", err
 		}
@@ -194,6 +194,13 @@ func (s *session) positionDeletes(ctx context.Context, src plan.Source, f input)
 
 func (s *session) stageAll(ctx context.Context, src plan.Source, paths []string) ([]input, error) {
 	files := make([]input, len(paths))
+	objects := make([]plan.SourceFile, len(paths))
+	for i, p := range paths {
+		objects[i].Path = p
+	}
+	if err := s.openObjects(ctx, src, objects); err != nil {
+		return nil, err
+	}
 	for i, p := range paths {
 		open, err := s.stageFile(ctx, src, p)
 		if err != nil {
@@ -269,7 +276,7 @@ func (s *session) fieldTypes(ctx context.Context, f input) (map[int]string, erro
 	if err != nil {
 		return nil, err
 	}
-	root, err := parquetRoot(ctx, f)
+	root, err := s.parquetRoot(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -281,12 +288,12 @@ func (s *session) fieldTypes(ctx context.Context, f input) (map[int]string, erro
 }
 
 // parquetRoot reads the schema of a file.
-func parquetRoot(ctx context.Context, f input) (*schema.GroupNode, error) {
-	obj, err := store(plan.Source{}).Open(ctx, f.open)
+func (s *session) parquetRoot(ctx context.Context, f input) (*schema.GroupNode, error) {
+	obj, done, err := s.openInput(ctx, f)
 	if err != nil {
 		return nil, storeError(f.Path, err)
 	}
-	defer func() { _ = obj.Close() }()
+	defer done()
 	r, err := file.NewParquetReader(io.NewSectionReader(obj, 0, obj.Size()))
 	if err != nil {
 		return nil, badFile(f.Path, err.Error())
@@ -298,8 +305,8 @@ func parquetRoot(ctx context.Context, f input) (*schema.GroupNode, error) {
 // hasFieldIDs says whether a file names the field of any column. Files that were
 // added to a table as other systems wrote them don't, and the table's metadata
 // doesn't say which they are.
-func hasFieldIDs(ctx context.Context, f input) (bool, error) {
-	root, err := parquetRoot(ctx, f)
+func (s *session) hasFieldIDs(ctx context.Context, f input) (bool, error) {
+	root, err := s.parquetRoot(ctx, f)
 	if err != nil {
 		return false, err
 	}

@@ -18,6 +18,9 @@ type Executor struct {
 	Slots  int
 	// Memory is in bytes, for all slots together.
 	Memory int64
+	// ObjectCache is in bytes of disk, for all slots together; 0 leaves it to
+	// the disk.
+	ObjectCache int64
 	// LocalAllow overrides the directories that the scheduler hands out; nil
 	// keeps them.
 	LocalAllow []string

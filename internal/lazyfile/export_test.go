@@ -1,0 +1,4 @@
+package lazyfile
+
+// Wait waits for what is fetched ahead.
+func (f *File) Wait() { f.ahead.Wait() }
