@@ -403,6 +403,11 @@ func handOn(files []commit.File, rows int64, each func([]commit.File) error) err
 // checkReport refuses a commit whose report could be larger than may be sent
 // back. It's asked before the commit: afterwards it would fail what has landed.
 func (s *Scheduler) checkReport(r commit.Report) error {
+	// Encoded, a report is its texts, the table's twice, and a few kilobytes.
+	const besides = 64 << 10
+	if len(r.JobID)+len(r.Key)+len(r.Format)+2*len(r.Table.String()) < s.cfg.MaxResult-besides {
+		return nil
+	}
 	r.Operation, r.State = commit.OperationAppend, commit.CommitCommitted
 	r.Rows, r.Files, r.Bytes = math.MaxInt64, math.MaxInt64, math.MaxInt64
 	r.SnapshotID = "-9223372036854775808"

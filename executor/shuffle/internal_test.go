@@ -13,10 +13,9 @@ func TestFullDiskIsTyped(t *testing.T) {
 	if err != nil {
 		t.Skip("no /dev/full here")
 	}
-	o := &output{path: "/dev/full", f: f}
-	defer o.close()
+	defer f.Close()
 	_, werr := f.WriteString("x")
-	if got := diskError("write", o.path, werr); commit.CodeOf(got) != commit.CodeShuffleFull {
+	if got := diskError("write", f.Name(), werr); commit.CodeOf(got) != commit.CodeShuffleFull {
 		t.Errorf("error is %v", got)
 	}
 }

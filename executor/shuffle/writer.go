@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -196,6 +197,11 @@ func (w *Writer) Abort() {
 	_ = os.RemoveAll(w.hidden)
 }
 
+// buffers are those of files that aren't written any more, until the next
+// collection of garbage. Most outputs are small: a file manifest has some
+// kilobytes.
+var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 64<<10) }}
+
 // output is one output partition while it is written.
 type output struct {
 	path     string
@@ -236,7 +242,8 @@ func (o *output) open(schema *arrow.Schema) error {
 	if o.compress {
 		opts = append(opts, ipc.WithLZ4())
 	}
-	o.f, o.buf = f, bufio.NewWriterSize(f, 64<<10)
+	o.f, o.buf = f, buffers.Get().(*bufio.Writer)
+	o.buf.Reset(f)
 	if o.ipc, err = ipc.NewFileWriter(o, opts...); err != nil {
 		return diskError("write", o.path, err)
 	}
@@ -258,9 +265,8 @@ func (o *output) finish(schema *arrow.Schema) error {
 	if err := o.open(schema); err != nil {
 		return err
 	}
-	f := o.f
-	err := errors.Join(o.ipc.Close(), o.buf.Flush(), f.Close())
-	o.f = nil
+	err := errors.Join(o.ipc.Close(), o.buf.Flush(), o.f.Close())
+	o.done()
 	if err != nil {
 		return diskError("write", o.path, err)
 	}
@@ -271,6 +277,13 @@ func (o *output) finish(schema *arrow.Schema) error {
 func (o *output) close() {
 	if o.f != nil {
 		_ = o.f.Close() // it is about to be removed
-		o.f = nil
+		o.done()
 	}
+}
+
+// done gives the buffer back. The file is closed.
+func (o *output) done() {
+	o.buf.Reset(nil)
+	buffers.Put(o.buf)
+	o.f, o.buf = nil, nil
 }

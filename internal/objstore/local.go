@@ -194,7 +194,12 @@ func makeDirs(dir string) error {
 	return syncDir(parent)
 }
 
-func syncDir(dir string) error {
+// syncDir makes what was changed in a directory durable. Writers of one directory
+// share a sync: one that asks while another sync is under way, which may have
+// begun before its change, waits for the next.
+func syncDir(dir string) error { return dirSyncs.sync(dir, syncNow) }
+
+func syncNow(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -33,7 +34,9 @@ const (
 
 // ManifestSchema is the schema of a file manifest: one row a data file, one
 // column for each field of commit.File. No value in it is null.
-func ManifestSchema() *arrow.Schema {
+func ManifestSchema() *arrow.Schema { return manifestSchema() }
+
+var manifestSchema = sync.OnceValue(func() *arrow.Schema {
 	field := func(name string, t arrow.DataType) arrow.Field { return arrow.Field{Name: name, Type: t} }
 	counts := manifestMap(arrow.PrimitiveTypes.Int64)
 	bounds := manifestMap(arrow.BinaryTypes.Binary)
@@ -59,7 +62,7 @@ func ManifestSchema() *arrow.Schema {
 		colUpper:        field("upper", bounds),
 		colSplitOffsets: field("split_offsets", arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int64)),
 	}, nil)
-}
+})
 
 // manifestMap is the type of a map by field id; its items are never null.
 func manifestMap(item arrow.DataType) *arrow.MapType {
