@@ -3,6 +3,7 @@ package delta
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -34,9 +35,7 @@ func with(names ...string) Definition {
 
 func (d Definition) property(k, v string) Definition {
 	p := map[string]string{k: v}
-	for a, b := range d.Properties {
-		p[a] = b
-	}
+	maps.Copy(p, d.Properties)
 	d.Properties = p
 	return d
 }
@@ -156,7 +155,7 @@ func legacyTable(reader, writer int) Definition {
 
 func TestEachFeatureHasACase(t *testing.T) {
 	// Names that the protocol and its proposals use, reference/delta.md §1.4 and §1.5.
-	for _, n := range strings.Fields(`appendOnly invariants checkConstraints generatedColumns allowColumnDefaults identityColumns changeDataFeed
+	for n := range strings.FieldsSeq(`appendOnly invariants checkConstraints generatedColumns allowColumnDefaults identityColumns changeDataFeed
 		columnMapping deletionVectors rowTracking domainMetadata inCommitTimestamp v2Checkpoint timestampNtz typeWidening variantType
 		variantShredding clustering icebergCompatV1 icebergCompatV2 vacuumProtocolCheck catalogManaged checkpointProtection
 		materializePartitionColumns typeWidening-preview variantType-preview variantShredding-preview collations-preview icebergCompatV3

@@ -157,11 +157,26 @@ func TestPartitionValuesOfOthers(t *testing.T) {
 		t    Type
 		text string
 	}{
-		{Byte, "128"}, {Short, "1.0"}, {Integer, "x"}, {Long, "9223372036854775808"}, {Float, "1e99"}, {Double, "0x1p3"},
-		{Double, "inf"}, {Boolean, "yes"}, {Date, "2024-02-30"}, {Date, "24-01-01"}, {Date, "2024-01-01 00:00:00"},
-		{Timestamp, "2024-06-15 25:00:00"}, {TimestampNTZ, "2024-06-15 12:00:00Z"}, {Timestamp, "2024-06-15T19:30"},
-		{DecimalType{4, 2}, "100"}, {DecimalType{4, 2}, "0.001"}, {DecimalType{4, 2}, "1e999999999"}, {DecimalType{4, 2}, "-"},
-		{&Array{Element: Long}, "1"}, {Date, "999999999-01-01"},
+		{Byte, "128"},
+		{Short, "1.0"},
+		{Integer, "x"},
+		{Long, "9223372036854775808"},
+		{Float, "1e99"},
+		{Double, "0x1p3"},
+		{Double, "inf"},
+		{Boolean, "yes"},
+		{Date, "2024-02-30"},
+		{Date, "24-01-01"},
+		{Date, "2024-01-01 00:00:00"},
+		{Timestamp, "2024-06-15 25:00:00"},
+		{TimestampNTZ, "2024-06-15 12:00:00Z"},
+		{Timestamp, "2024-06-15T19:30"},
+		{DecimalType{4, 2}, "100"},
+		{DecimalType{4, 2}, "0.001"},
+		{DecimalType{4, 2}, "1e999999999"},
+		{DecimalType{4, 2}, "-"},
+		{&Array{Element: Long}, "1"},
+		{Date, "999999999-01-01"},
 	} {
 		if v, err := DecodePartitionValue(c.t, &c.text); err == nil {
 			t.Errorf("%v %q was read as %v", c.t, c.text, v)

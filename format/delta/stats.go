@@ -82,10 +82,10 @@ func (s Stats) JSON(prefix int) (string, error) {
 	}
 	var lower, upper, nulls tree
 	for _, c := range s.Columns {
-		if raw, ok := boundJSON(c.Min, c.Type, prefix, false); ok {
+		if raw, ok := BoundJSON(c.Min, c.Type, prefix, false); ok {
 			lower.put(c.Path, raw)
 		}
-		if raw, ok := boundJSON(c.Max, c.Type, prefix, true); ok {
+		if raw, ok := BoundJSON(c.Max, c.Type, prefix, true); ok {
 			upper.put(c.Path, raw)
 		}
 		if c.Nulls >= 0 {
@@ -153,8 +153,9 @@ func (t *tree) write(b *bytes.Buffer) error {
 	return nil
 }
 
-// boundJSON is one bound; ok is false when there is none.
-func boundJSON(v any, t Type, prefix int, upper bool) (raw json.RawMessage, ok bool) {
+// BoundJSON is one bound as Stats.JSON writes it, lower or upper; ok is false when
+// it can't be written.
+func BoundJSON(v any, t Type, prefix int, upper bool) (raw json.RawMessage, ok bool) {
 	if v == nil || !bounded(t) {
 		return nil, false
 	}

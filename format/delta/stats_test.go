@@ -262,7 +262,11 @@ func TestStatsBuilder(t *testing.T) {
 func FuzzStats(f *testing.F) {
 	f.Add(`{"numRecords":3,"minValues":{"c":1,"s":{"t":"2023-06-15T12:30:00.123Z"}},"maxValues":{"c":2},"nullCount":{"c":0}}`)
 	schema := &Struct{Fields: []Field{
-		{Name: "c", Type: Long}, {Name: "f", Type: Double}, {Name: "x", Type: String}, {Name: "d", Type: DecimalType{38, 10}}, {Name: "e", Type: Date},
+		{Name: "c", Type: Long},
+		{Name: "f", Type: Double},
+		{Name: "x", Type: String},
+		{Name: "d", Type: DecimalType{38, 10}},
+		{Name: "e", Type: Date},
 		{Name: "s", Type: &Struct{Fields: []Field{{Name: "t", Type: Timestamp}, {Name: "n", Type: TimestampNTZ}}}},
 	}}
 	f.Fuzz(func(t *testing.T, text string) {

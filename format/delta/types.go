@@ -188,3 +188,6 @@ func Equal(a, b Type) bool {
 	}
 	return a == b
 }
+
+// Holds says whether a type is, or has in it, another.
+func Holds(t, inner Type) bool { return contains(t, func(u Type) bool { return u == inner }) }
