@@ -30,6 +30,8 @@ const (
 	CodeSQLTargetUnsupported Code = "FIRN-1011"
 	// CodeSQLBind: query couldn't be bound.
 	CodeSQLBind Code = "FIRN-1012"
+	// CodeBindHelper: helper process failed.
+	CodeBindHelper Code = "FIRN-1013"
 	// CodeVerification: file manifest refused.
 	CodeVerification Code = "FIRN-2001"
 	// CodeConflict: commit conflict.
@@ -270,6 +272,7 @@ var codeInfos = map[Code]CodeInfo{
 	CodeSQLDefinition:           {Code: CodeSQLDefinition, Kind: "invalid", Title: "table can't be defined so", Cause: "A column, type, partition field or property of a CREATE TABLE isn't possible.", Hint: "The message names the part and what is possible instead."},
 	CodeSQLTargetUnsupported:    {Code: CodeSQLTargetUnsupported, Kind: "invalid", Title: "table can't be written", Cause: "The table has a format version, type or property that Firn doesn't write.", Hint: "The message names it; change the property, or write the table with another engine."},
 	CodeSQLBind:                 {Code: CodeSQLBind, Kind: "failed", Title: "query couldn't be bound", Cause: "Planning the query failed for a reason that isn't the query's.", Hint: "Look at the cause; run the statement again when it's gone."},
+	CodeBindHelper:              {Code: CodeBindHelper, Kind: "failed", Title: "helper process failed", Cause: "The scheduler's helper process, in which queries are parsed and bound, crashed, hung or couldn't be started.", Hint: "Other statements go on in a new helper. If one statement does it again and again, report it."},
 	CodeVerification:            {Code: CodeVerification, Kind: "invalid", Title: "file manifest refused", Cause: "A file that an executor reported breaks a rule that every committed file must keep.", Hint: "Nothing was committed. Run the statement again; if it comes again, take the executor named by the path out of service and report the message."},
 	CodeConflict:                {Code: CodeConflict, Kind: "conflict", Title: "commit conflict", Cause: "Somebody else's commit to the same table made this one impossible, and the attempts allowed were used up.", Hint: "Run the statement again with the same idempotency key."},
 	CodeCommitPermission:        {Code: CodeCommitPermission, Kind: "permission", Title: "commit not permitted", Cause: "The catalog doesn't let the scheduler change the table.", Hint: "Grant the right, then `firn commit retry JOB`, or run the statement again with the same idempotency key."},

@@ -43,6 +43,9 @@ type Config struct {
 	// Catalogs are not closed by the scheduler.
 	Catalogs Catalogs
 	Parser   sql.TreeParser
+	// Binder binds the queries that look at no files, outside of this process. Nil:
+	// executors bind those too.
+	Binder sql.Binder
 	// Dispatch is DispatchPush (default) or DispatchPull.
 	Dispatch string
 	// Root picks the root operators that run on the scheduler. Nil stands for

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -279,14 +280,24 @@ func (s *Scheduler) explain(ctx context.Context, sub submission) (string, error)
 	return planner.Explain(planned.Job), nil
 }
 
-// binder lets an executor bind queries: user SQL never runs in this process.
+// binder lets an executor bind queries, or the helper those that look at no files:
+// user SQL never runs in this process.
 type binder struct {
 	s        *Scheduler
 	timeZone string
 }
 
+// looksAtFiles says whether binding the query takes a look at files, which only
+// executors have.
+func looksAtFiles(req plan.ProbeRequest) bool {
+	return slices.ContainsFunc(req.Sources, func(s plan.Source) bool { return s.Kind != plan.SourceTable && s.Kind != plan.SourceUpload })
+}
+
 // Probe implements sql.Binder.
 func (b binder) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeResult, error) {
+	if b.s.cfg.Binder != nil && !looksAtFiles(req) {
+		return b.s.cfg.Binder.Probe(ctx, req)
+	}
 	var res plan.ProbeResult
 	raw, err := json.Marshal(req)
 	if err != nil {

@@ -66,6 +66,9 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 			Name: name, Type: c.Type, URI: c.URI, Warehouse: c.Warehouse, Properties: c.Properties,
 		})
 	}
+	if cfg.Helper, err = helperCommand(); err != nil {
+		return startError(cmd.Context(), "scheduler", err)
+	}
 	s, err := cluster.StartScheduler(cmd.Context(), cfg)
 	if err != nil {
 		return startError(cmd.Context(), "scheduler", err)

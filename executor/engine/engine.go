@@ -20,7 +20,8 @@ import (
 // Config is what an Engine may use.
 type Config struct {
 	// Dir is the slot's own directory. The engine makes and removes
-	// directories for attempts in it.
+	// directories for attempts in it. An engine without one touches no disk: it
+	// binds queries over tables and uploads, and that's all.
 	Dir string
 	// Memory is DuckDB's memory limit in bytes for tasks that don't bring one;
 	// 0 leaves DuckDB's default.
@@ -95,6 +96,9 @@ const (
 // New makes an engine and its directory, and removes what an earlier process
 // left in it.
 func New(cfg Config) (*Engine, error) {
+	if cfg.Dir == "" {
+		return &Engine{cfg: cfg, idle: map[kind]*instance{}}, nil
+	}
 	if !filepath.IsAbs(cfg.Dir) {
 		return nil, fmt.Errorf("engine: directory %q: want an absolute path", cfg.Dir)
 	}
@@ -177,11 +181,16 @@ func (e *Engine) instance(ctx context.Context, memory int64, timeZone string, k 
 	if k == forProbe {
 		settings = probeSettings
 	}
+	var dirs []string
+	var spill string
+	if e.cfg.Dir != "" {
+		dirs, spill = append([]string{e.cfg.Dir}, e.allow...), filepath.Join(e.cfg.Dir, spillName)
+	}
 	db, err := duckdb.Open(ctx, duckdb.Config{
 		MemoryLimit:  memory,
-		TempDir:      filepath.Join(e.cfg.Dir, spillName),
+		TempDir:      spill,
 		MaxTempBytes: e.cfg.MaxSpill,
-		AllowedDirs:  append([]string{e.cfg.Dir}, e.allow...),
+		AllowedDirs:  dirs,
 		Threads:      e.cfg.Threads,
 		TimeZone:     timeZone,
 		Settings:     settings,

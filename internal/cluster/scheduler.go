@@ -10,10 +10,12 @@ import (
 
 	"github.com/firn-project/firn/catalog"
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/binder"
 	"github.com/firn-project/firn/internal/config"
 	"github.com/firn-project/firn/internal/duckdb"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/scheduler"
+	"github.com/firn-project/firn/sql"
 )
 
 // SchedulerConfig says what a scheduler is made of. Dir must be set.
@@ -33,6 +35,10 @@ type SchedulerConfig struct {
 	// TLS, AllowPlaintext and AllowAnonymous are as in config.Scheduler.
 	TLS                            config.TLS
 	AllowPlaintext, AllowAnonymous bool
+	// Helper is the command of the process in which queries are parsed and bound;
+	// see package binder. Empty: they are in this one, which is for modes that have
+	// everything in one process.
+	Helper []string
 	// OwnToken is one that is good for every role, of a process that holds other
 	// parts too; empty for none.
 	OwnToken string
@@ -79,13 +85,12 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		return nil, err
 	}
 	s.release = append(s.release, catalogs.Close)
-	parser, err := duckdb.NewParser()
+	parser, binds, err := s.openParser(cfg)
 	if err != nil {
 		return nil, failed("open", "DuckDB's parser", err)
 	}
-	s.release = append(s.release, func() error { parser.Close(); return nil })
 	s.Scheduler, err = scheduler.New(scheduler.Config{
-		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser,
+		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser, Binder: binds,
 		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, EndJobs: cfg.EndJobs,
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,
@@ -98,6 +103,25 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		return nil, failed("start", "the scheduler", err)
 	}
 	return s, nil
+}
+
+// openParser gives what parses queries, and what binds those that look at no file,
+// which is nil where executors bind them.
+func (s *Scheduler) openParser(cfg SchedulerConfig) (sql.TreeParser, sql.Binder, error) {
+	if len(cfg.Helper) > 0 {
+		pool, err := binder.NewPool(binder.Config{Command: cfg.Helper, Logger: cfg.Logger})
+		if err != nil {
+			return nil, nil, err
+		}
+		s.release = append(s.release, pool.Close)
+		return pool, pool, nil
+	}
+	parser, err := duckdb.NewParser()
+	if err != nil {
+		return nil, nil, err
+	}
+	s.release = append(s.release, func() error { parser.Close(); return nil })
+	return parser, nil, nil
 }
 
 // Close stops the scheduler and then releases what it was built from. ctx bounds

@@ -45,6 +45,11 @@ type ParseError struct {
 	offset  int
 }
 
+// NewParseError makes the complaint again that a parser in another process had.
+func NewParseError(message string, offset int) *ParseError {
+	return &ParseError{Message: message, offset: offset}
+}
+
 // Error gives DuckDB's message.
 func (e *ParseError) Error() string { return e.Message }
 
