@@ -39,6 +39,8 @@ type restCatalog struct {
 	// base is the URL up to the prefix, without a slash at the end.
 	base      string
 	separator string
+	// idempotent: the server takes an Idempotency-Key with a commit.
+	idempotent bool
 }
 
 func openREST(ctx context.Context, c Config, store objstore.Store) (*restCatalog, error) {
@@ -89,6 +91,8 @@ func clientProperties(props map[string]string) ice.Properties {
 func (r *restCatalog) configure(ctx context.Context, u *url.URL, c Config) error {
 	var reply struct {
 		Defaults, Overrides map[string]string
+		// KeyLifetime is set by servers that take idempotency keys.
+		KeyLifetime string `json:"idempotency-key-lifetime"`
 	}
 	at := u.JoinPath("v1", "config")
 	if c.Warehouse != "" {
@@ -97,6 +101,7 @@ func (r *restCatalog) configure(ctx context.Context, u *url.URL, c Config) error
 	if err := r.http.getJSON(ctx, at.String(), &reply); err != nil {
 		return err
 	}
+	r.idempotent = reply.KeyLifetime != ""
 	props := map[string]string{}
 	maps.Copy(props, reply.Defaults)
 	maps.Copy(props, c.Properties)
@@ -290,7 +295,14 @@ func (a *restAttachment) Send(ctx context.Context, c iceberg.Change) commit.Answ
 	if err != nil {
 		return commit.Answer{Class: commit.AnswerRejected, Err: err}
 	}
-	ans := a.catalog.http.postOnce(ctx, a.catalog.tableURL(a.name), body)
+	// The key is that of this request and no other: the same bytes have the same
+	// key, also when something on the way sends them again, and what is built
+	// again has a new one. A server keeps its answer to a key, a refusal too.
+	key := ""
+	if a.catalog.idempotent {
+		key = c.RequestID
+	}
+	ans := a.catalog.http.postOnce(ctx, a.catalog.tableURL(a.name), body, key)
 	if ans.Err != nil {
 		ans.Err = fmt.Errorf("commit to %s: %w", a.name, ans.Err)
 	}

@@ -317,3 +317,47 @@ func TestRESTUnreachable(t *testing.T) {
 		wantCode(t, uri, err, commit.CodeCatalogConfig)
 	}
 }
+
+// C4: a commit has an Idempotency-Key only where the server says that it takes
+// one. It is the request's own: the same bytes have the same key, what is built
+// again has a new one, and the unit's token is never it.
+func TestC4_IdempotencyKeys(t *testing.T) {
+	for _, lifetime := range []string{"", "PT30M"} {
+		s := newRESTServer(t)
+		s.lifetime = lifetime
+		lib, err := icerest.NewCatalog(context.Background(), "lake", s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { lib.Close() })
+		h := newHarness(t, openREST1(t, s, nil), lib)
+		tbl := h.Open(t)
+		u := h.Unit(t, "k", 1, 1)
+		build := func() commit.Request {
+			m, err := tbl.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := tbl.Build(t.Context(), m, []commit.Unit{u})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		a, b := build(), build()
+		s.keys = nil
+		for _, r := range []commit.Request{a, a, b} {
+			tbl.Send(t.Context(), r)
+		}
+		want := []string{"", "", ""}
+		if lifetime != "" {
+			want = []string{a.ID, a.ID, b.ID}
+		}
+		if !slices.Equal(s.keys, want) || a.ID == b.ID || a.ID == u.Token.String() {
+			t.Errorf("lifetime %q: keys %q, want %q", lifetime, s.keys, want)
+		}
+		if _, ok := commit.KeyTime(a.ID); !ok {
+			t.Errorf("%s is no UUIDv7", a.ID)
+		}
+	}
+}

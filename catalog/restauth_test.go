@@ -215,7 +215,7 @@ func TestReadsGetANewTokenOnce(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	if a := c.postOnce(t.Context(), api.URL, nil); a.Class != commit.AnswerAuth {
+	if a := c.postOnce(t.Context(), api.URL, nil, ""); a.Class != commit.AnswerAuth {
 		t.Errorf("%+v", a)
 	}
 	if got := strings.Join(seen, ", "); got != "GET Bearer t1, GET Bearer t2, POST Bearer t2, POST Bearer t3" {
@@ -251,18 +251,18 @@ func TestRetryAfter(t *testing.T) {
 		t.Errorf("a long pause: %v after %d requests", err, n.Load())
 	}
 	set(429, "30")
-	if a := h.postOnce(t.Context(), api.URL, nil); a.Class != commit.AnswerWait {
+	if a := h.postOnce(t.Context(), api.URL, nil, ""); a.Class != commit.AnswerWait {
 		t.Errorf("%+v", a)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	before := n.Load()
-	if a := h.postOnce(ctx, api.URL, nil); a.Class != commit.AnswerWait || !strings.Contains(fmt.Sprint(a.Err), "nothing was sent") || n.Load() != before {
+	if a := h.postOnce(ctx, api.URL, nil, ""); a.Class != commit.AnswerWait || !strings.Contains(fmt.Sprint(a.Err), "nothing was sent") || n.Load() != before {
 		t.Errorf("during the pause: %+v", a)
 	}
 	h.pause.Store(0)
 	set(204, "")
-	if a := h.postOnce(t.Context(), api.URL, nil); a.Class != commit.AnswerOK {
+	if a := h.postOnce(t.Context(), api.URL, nil, ""); a.Class != commit.AnswerOK {
 		t.Errorf("after the pause: %+v", a)
 	}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

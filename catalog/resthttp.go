@@ -235,8 +235,9 @@ func errorText(body io.Reader) string {
 	return s[:min(len(s), 200)]
 }
 
-// postOnce sends one copy of a commit, once.
-func (h *restHTTP) postOnce(ctx context.Context, url string, body []byte) commit.Answer {
+// postOnce sends one copy of a commit, once, under an idempotency key if that
+// isn't empty.
+func (h *restHTTP) postOnce(ctx context.Context, url string, body []byte, key string) commit.Answer {
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
 	if err := h.rest(ctx); err != nil {
@@ -247,6 +248,9 @@ func (h *restHTTP) postOnce(ctx context.Context, url string, body []byte) commit
 	if err != nil {
 		// Nothing was sent: the credentials couldn't be had.
 		return commit.Answer{Class: commit.AnswerAuth, Err: err}
+	}
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
 	}
 	r.ContentLength, r.GetBody = int64(len(body)), nil
 	resp, err := h.once.Do(r)

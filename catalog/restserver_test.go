@@ -57,6 +57,10 @@ type restServer struct {
 	delegation string
 	// page is how many names a page of a listing has, 0 for all; pages counts.
 	page, pages int
+	// lifetime is that of idempotency keys, empty when it takes none; keys are what
+	// commits brought.
+	lifetime string
+	keys     []string
 }
 
 type serverTable struct {
@@ -126,7 +130,11 @@ func (s *restServer) fail(w http.ResponseWriter, status int, kind, message strin
 
 func (s *restServer) config(w http.ResponseWriter, r *http.Request) {
 	s.query = append(s.query, r.URL.RawQuery)
-	s.reply(w, map[string]any{"defaults": map[string]string{"prefix": "default"}, "overrides": map[string]string{"prefix": "p"}})
+	reply := map[string]any{"defaults": map[string]string{"prefix": "default"}, "overrides": map[string]string{"prefix": "p"}}
+	if s.lifetime != "" {
+		reply["idempotency-key-lifetime"] = s.lifetime
+	}
+	s.reply(w, reply)
 }
 
 func (s *restServer) grant(w http.ResponseWriter, r *http.Request) {
@@ -320,6 +328,7 @@ func (s *restServer) commit(w http.ResponseWriter, r *http.Request) {
 		s.t.Error(err)
 	}
 	s.bodies = append(s.bodies, string(body))
+	s.keys = append(s.keys, r.Header.Get("Idempotency-Key"))
 	f := &fault{applied: true}
 	if s.fault != nil {
 		if g := s.fault(s.commits); g != nil {

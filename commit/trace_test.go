@@ -350,3 +350,28 @@ func TestC8_BudgetSpent(t *testing.T) {
 		t.Errorf("outcome %s at %s: it may wait until the deadline, and not send more than allowed", committest.OutcomeText(o), b.Now)
 	}
 }
+
+// A catalog that takes back the seats of compactions: while only such a one stands
+// above the request's base, the request may still land.
+func TestB1_ATakenBackSeatMakesNothingFinal(t *testing.T) {
+	b := newBench(t, committest.Mode{TakesBack: true}, "late", "403")
+	b.c.Foreign("main")
+	on[commit.Read](b.Runner, 2, func() { b.c.Compact("main") })
+	o := b.run()
+	if o.State == commit.Refused {
+		t.Errorf("outcome %s, while the seat may be taken back", committest.OutcomeText(o))
+	}
+	b.c.Deliver()
+	if n := b.c.Landed(b.u.Token); n > 1 {
+		t.Errorf("it landed %d times", n)
+	}
+
+	// What takes a seat for good kills it.
+	b = newBench(t, committest.Mode{TakesBack: true}, "late", "403")
+	b.c.Foreign("main")
+	on[commit.Read](b.Runner, 5, func() { b.c.Compact("main"); b.c.Foreign("main") })
+	b.check(t, b.run(), commit.Refused, commit.ReasonPermission, 0)
+	if b.c.Deliver() != 0 {
+		t.Error("a refused unit landed")
+	}
+}

@@ -276,7 +276,7 @@ func (b *build) change(s *table.Snapshot) (Change, []string, error) {
 	c := Change{RequestID: b.id.String(), Updates: []table.Update{table.NewAddSnapshotUpdate(s), b.refUpdate()}}
 	var ledger *commit.Ledger
 	if meta.Version() > 1 {
-		l := commit.NextLedger(b.base, b.units, s.SequenceNumber, commit.LedgerKeep{})
+		l := commit.NextLedger(b.base, b.units, s.SequenceNumber, b.base.ledgerKeep(b.table.now()))
 		ledger = &l
 		c.Updates = append(c.Updates, table.NewSetPropertiesUpdate(iceberg.Properties{KeyLedger: l.String()}))
 	}

@@ -55,6 +55,8 @@ type index struct {
 	// high, are all taken by one.
 	seats     []seatOf
 	low, high int64
+	// shaky: there's a seat that may be taken back.
+	shaky bool
 }
 
 func newMetadata(name commit.TableName, meta table.Metadata, pointer string, swaps bool) *Metadata {
@@ -182,7 +184,8 @@ func (m *Metadata) inherit(base *Metadata) {
 }
 
 func (x *index) add(s *table.Snapshot) {
-	x.seats = append(x.seats, seatOf{s.SequenceNumber, s.TimestampMs})
+	shaky := s.Summary != nil && s.Summary.Properties[keyTakenBack] == valueTakenBack
+	x.seats, x.shaky = append(x.seats, seatOf{s.SequenceNumber, s.TimestampMs, shaky}), x.shaky || shaky
 	if x.high > 0 && s.SequenceNumber == x.high+1 {
 		x.high++
 	}

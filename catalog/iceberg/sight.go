@@ -2,6 +2,7 @@ package iceberg
 
 import (
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -13,6 +14,7 @@ const KeyLedger = "firn.ledger"
 var (
 	_ commit.Sight    = (*Metadata)(nil)
 	_ commit.Unseated = (*Metadata)(nil)
+	_ commit.Shaky    = (*Metadata)(nil)
 )
 
 // Window implements commit.Sight. The snapshots' sequence numbers are the seats:
@@ -57,6 +59,65 @@ func (m *Metadata) SeatAt(t time.Time) int64 {
 	return max(min(taken, later-1), 0)
 }
 
+// Table properties that say how much the ledger keeps. Values that can't be used
+// count as the nearest that can.
+const (
+	// KeyLedgerTokens is how many tokens it keeps at least; 1000 by default.
+	KeyLedgerTokens = "firn.ledger.tokens"
+	// KeyLedgerDays is for how many days it keeps a token at most; for ever by
+	// default.
+	KeyLedgerDays = "firn.ledger.days"
+)
+
+// Bounds of the properties. A token takes some 45 bytes of each metadata file.
+const (
+	minLedgerTokens, maxLedgerTokens = 100, 20_000
+	minLedgerDays, maxLedgerDays     = 1, 3650
+)
+
+// ledgerKeep is how much the table's ledger keeps. What units that are sealed and
+// open need is kept whatever this says (commit.NextLedger).
+func (m *Metadata) ledgerKeep(now time.Time) commit.LedgerKeep {
+	var k commit.LedgerKeep
+	props := m.meta.Properties()
+	if n, err := strconv.Atoi(props[KeyLedgerTokens]); err == nil {
+		k.Tokens = min(max(n, minLedgerTokens), maxLedgerTokens)
+	}
+	if n, err := strconv.Atoi(props[KeyLedgerDays]); err == nil {
+		days := min(max(n, minLedgerDays), maxLedgerDays)
+		k.After = m.SeatAt(now.AddDate(0, 0, -days))
+	}
+	return k
+}
+
+// keyTakenBack marks snapshots that Polaris removes, when that is switched on, to
+// let a commit land that was built before them; it sets the sequence number back.
+const (
+	keyTakenBack   = "polaris.internal.conflict-resolution.by-operation-type.replace"
+	valueTakenBack = "rollback"
+)
+
+// Firm implements commit.Shaky.
+func (m *Metadata) Firm() int64 {
+	clock := m.meta.LastSequenceNumber()
+	if m.swaps {
+		return clock
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	x := m.lookup()
+	if !x.shaky {
+		return clock
+	}
+	var firm int64
+	for _, s := range x.seats {
+		if !s.shaky {
+			firm = max(firm, s.number)
+		}
+	}
+	return firm
+}
+
 // NoSeat implements commit.Unseated. Where the catalog swaps a pointer, that is a
 // seat. Elsewhere only the check of the sequence number makes an old request
 // fail, and below version 3 catalogs leave that check out for a snapshot without
@@ -74,8 +135,11 @@ func (m *Metadata) NoSeat(branch string) string {
 	return ""
 }
 
-// seatOf is a snapshot's sequence number and time.
-type seatOf struct{ number, ms int64 }
+// seatOf is a snapshot's sequence number and time. A shaky one may be taken back.
+type seatOf struct {
+	number, ms int64
+	shaky      bool
+}
 
 // window is the lowest number above which each one up to clock has a snapshot.
 // The run of numbers that was found last is kept and extended by add.

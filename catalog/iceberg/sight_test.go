@@ -128,3 +128,67 @@ func TestWhichRequestsHaveNoSeat(t *testing.T) {
 		check(c.behind)
 	}
 }
+
+// Table properties say how much the ledger keeps, within bounds; what an open unit
+// needs is kept all the same.
+func TestLedgerProperties(t *testing.T) {
+	f := newFixture(t, idKV(), nil, map[string]string{iceberg.KeyLedgerTokens: "1"}) // the least is 100
+	var first commit.Unit
+	for n := range 103 {
+		u := f.unit(fmt.Sprint(n), f.file(false, rows(nil, int64(n))))
+		if n == 0 {
+			first = u
+		}
+		f.append(u)
+	}
+	l := f.read().Ledger()
+	if n := len(l.Entries()); n != 100 || l.Horizon != 3 {
+		t.Errorf("%d tokens above %d, want 100 above 3", n, l.Horizon)
+	}
+	if _, ok := l.Find(first.Token); ok {
+		t.Error("the oldest token is kept")
+	}
+
+	start := f.now
+	f.foreign(table.NewSetPropertiesUpdate(map[string]string{iceberg.KeyLedgerDays: "7", iceberg.KeyLedgerTokens: "many"}))
+	f.reopen()
+	f.now = start.AddDate(0, 0, 8)
+	held := f.unit("held", f.file(false, rows(nil, 200)))
+	held.Origin = commit.Seat{Number: 50}
+	f.append(held)
+	if l = f.read().Ledger(); l.Horizon != 50 {
+		t.Errorf("the horizon is at %d, past the origin of a sealed unit at 50, or before it", l.Horizon)
+	}
+	f.append(f.unit("next", f.file(false, rows(nil, 201))))
+	if l = f.read().Ledger(); l.Horizon != 103 || len(l.Entries()) != 2 {
+		t.Errorf("after a week the ledger has %d tokens above %d", len(l.Entries()), l.Horizon)
+	}
+}
+
+// B1: Polaris may take the seat of a marked compaction back, so that it counts only
+// once something else has been committed after it.
+func TestB1_SeatsThatAreTakenBack(t *testing.T) {
+	f := newFixture(t, idKV(), nil, nil)
+	f.append(f.unit("a", f.file(false, rows(nil, 1))))
+	f.cat.compares = true
+	f.reopen()
+	compaction := func(marked string) {
+		s := *f.meta().CurrentSnapshot()
+		parent := s.SnapshotID
+		s.SnapshotID, s.ParentSnapshotID, s.SequenceNumber = parent+1, &parent, s.SequenceNumber+1
+		s.Summary = &table.Summary{Operation: table.OpReplace, Properties: map[string]string{
+			"polaris.internal.conflict-resolution.by-operation-type.replace": marked,
+		}}
+		f.foreign(table.NewAddSnapshotUpdate(&s), table.NewSetSnapshotRefUpdate("main", s.SnapshotID, table.BranchRef, 0, 0, 0))
+		f.reopen()
+	}
+	for _, step := range []struct {
+		marked      string
+		clock, firm int64
+	}{{"rollback", 2, 1}, {"rollback", 3, 1}, {"no", 4, 4}, {"rollback", 5, 4}} {
+		compaction(step.marked)
+		if m := f.read(); m.Clock().Number != step.clock || m.Firm() != step.firm {
+			t.Errorf("clock %d, firm %d, want %+v", m.Clock().Number, m.Firm(), step)
+		}
+	}
+}
