@@ -132,18 +132,31 @@ type Orphans struct {
 	JobID  string
 	State  State
 	Commit commit.CommitState
-	// Files are URIs. They are gone if Deleted is set.
+	// Files are URIs: of files that no version of the table can have, for the
+	// reason Why. They are gone if Deleted is set.
 	Files   []string
+	Why     string
 	Deleted bool
-	// Kept says why the job's files stay; there are no Files then.
+	// Kept says why the job's files stay; Files are those then.
 	Kept string
+	// More files are there than those that are listed.
+	More int
+}
+
+// OrphansOptions say what Orphans does.
+type OrphansOptions struct {
+	// Delete the files; else they are only named.
+	Delete bool
+	// Wait until the scheduler has swept, for the last time, what ended jobs left
+	// of their own. Some time after a job's end passes before it does.
+	Wait bool
 }
 
 // Orphans names what the scheduler's jobs left of a table that no version of it
-// can have, and deletes it when remove is set. It goes by the scheduler's record,
-// so that files of others and of running jobs are no concern of it.
-func (c *Client) Orphans(ctx context.Context, table string, remove bool) ([]Orphans, error) {
-	resp, err := c.rpc.Orphans(ctx, &firnpb.OrphansRequest{Table: table, Delete: remove})
+// can have, and what stays though it isn't in the table. It goes by the scheduler's
+// record, so that files of others are no concern of it.
+func (c *Client) Orphans(ctx context.Context, table string, o OrphansOptions) ([]Orphans, error) {
+	resp, err := c.rpc.Orphans(ctx, &firnpb.OrphansRequest{Table: table, Delete: o.Delete, Wait: o.Wait})
 	if err != nil {
 		return nil, c.fromRPC(ctx, err)
 	}
@@ -151,7 +164,7 @@ func (c *Client) Orphans(ctx context.Context, table string, remove bool) ([]Orph
 	for _, o := range resp.GetJobs() {
 		all = append(all, Orphans{
 			JobID: o.GetJobId(), State: State(o.GetState()), Commit: commit.CommitState(o.GetCommit()),
-			Files: o.GetFiles(), Deleted: o.GetDeleted(), Kept: o.GetKept(),
+			Files: o.GetFiles(), Why: o.GetWhy(), Deleted: o.GetDeleted(), Kept: o.GetKept(), More: int(o.GetMore()),
 		})
 	}
 	return all, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"time"
 
@@ -107,9 +108,15 @@ type Config struct {
 	// ParkedRetention is how long the files of a parked unit are kept (24 h).
 	// Those of a unit whose outcome isn't known are kept for ever.
 	ParkedRetention time.Duration
+	// SweepDelay is how long after a job's end its executors' rights to write
+	// below its prefix may last (15 min); its files are swept once more then.
+	SweepDelay time.Duration
 	// ListPrefix lists the files under a job's prefix; see package cleanup. Nil:
 	// only files that a manifest names are ever deleted.
-	ListPrefix func(ctx context.Context, storage map[string]string, prefix string) ([]string, error)
+	ListPrefix func(ctx context.Context, storage map[string]string, prefix string) iter.Seq2[string, error]
+	// TidyPrefix removes what ListPrefix doesn't show: what unfinished writers left,
+	// and empty directories. Nil: that stays.
+	TidyPrefix func(ctx context.Context, storage map[string]string, prefix string) error
 
 	// newCommitter and bindStatement replace the committer and the analyzer in
 	// tests.
@@ -147,6 +154,7 @@ func (c Config) withDefaults() Config {
 	dur(&c.CloseTimeout, 20*time.Second)
 	dur(&c.JournalRetention, 7*24*time.Hour)
 	dur(&c.ParkedRetention, 24*time.Hour)
+	dur(&c.SweepDelay, 15*time.Minute)
 	num(&c.PlanSlots, 8)
 	num(&c.RootSlots, 16)
 	num(&c.MaxResult, 16<<20)
@@ -179,6 +187,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("scheduler: Dispatch is %q; want %q or %q", c.Dispatch, DispatchPush, DispatchPull)
 	case c.ExecutorTimeout <= c.HeartbeatInterval:
 		return fmt.Errorf("scheduler: ExecutorTimeout is %v; want more than HeartbeatInterval, %v", c.ExecutorTimeout, c.HeartbeatInterval)
+	case c.JournalRetention < 0 || c.ParkedRetention < 0 || c.SweepDelay < 0:
+		return fmt.Errorf("scheduler: JournalRetention is %v, ParkedRetention %v and SweepDelay %v; want more than 0", c.JournalRetention, c.ParkedRetention, c.SweepDelay)
 	case c.PlanSlots < 1 || c.RootSlots < 1:
 		return fmt.Errorf("scheduler: PlanSlots is %d and RootSlots %d; want 1 or more", c.PlanSlots, c.RootSlots)
 	}

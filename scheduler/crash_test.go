@@ -102,6 +102,10 @@ func (m *mortal) Deleting(ctx context.Context, id string, paths []string, loser 
 	return m.write(func() error { return m.Journal.Deleting(ctx, id, paths, loser) })
 }
 
+func (m *mortal) Swept(ctx context.Context, id string, last bool) error {
+	return m.write(func() error { return m.Journal.Swept(ctx, id, last) })
+}
+
 // mortalTable is a table whose process may be dead.
 type mortalTable struct {
 	commit.Table

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/scheduler/cleanup"
@@ -21,6 +25,7 @@ func (s *Scheduler) jobFiles(ctx context.Context, id string) (j cleanup.Job, tab
 	switch {
 	case err == nil:
 		j.Prefix, table = u.Prefix, u.Table
+		j.Committed = s.committedFiles(u)
 		raw, err := s.journal.Manifest(ctx, id)
 		if err != nil {
 			return j, table, false, err
@@ -72,6 +77,62 @@ func (s *Scheduler) checkFiles() func(context.Context, map[string]string, commit
 // storeWait is how long a store that can't be reached is asked before a commit.
 const storeWait = 2 * time.Minute
 
+// committedFiles asks the unit's table which files the snapshot with its token
+// added.
+func (s *Scheduler) committedFiles(u journal.Unit) cleanup.Committed {
+	unclear := func(why string, args ...any) error {
+		return fmt.Errorf("%s of table %s: %w", fmt.Sprintf(why, args...), u.Table, cleanup.ErrUnclear)
+	}
+	return func(ctx context.Context, each func(string) error) (other bool, err error) {
+		table, err := s.cfg.Catalogs.OpenTable(ctx, u.Table)
+		if err != nil {
+			return false, err
+		}
+		defer func() { err = errors.Join(err, table.Close()) }()
+		lister, ok := table.(cleanup.Snapshots)
+		if !ok {
+			return false, unclear("nothing lists the snapshots")
+		}
+		m, err := table.Read(ctx)
+		switch {
+		case err != nil:
+			return false, err
+		case m.UUID() != u.TableUUID:
+			return false, unclear("the table was replaced: %s is the UUID now", m.UUID())
+		}
+		landed, err := s.landed(ctx, m, u)
+		if err != nil {
+			return false, err
+		}
+		if landed.SnapshotID == "" {
+			return false, unclear("the snapshot with the job's commit isn't shown any more; it may have expired. It isn't among those")
+		}
+		other = u.Other
+		if landed.Digest != (commit.Digest{}) {
+			other = landed.Digest != u.Digest
+		}
+		if err := lister.AddedFiles(ctx, m, landed.SnapshotID, each); err != nil {
+			return false, fmt.Errorf("%w: %w", unclear("snapshot %s can't be read", landed.SnapshotID), err)
+		}
+		return other, nil
+	}
+}
+
+// landed finds a unit that was committed by its token or, where the catalog has
+// stripped that, by the snapshots that were sent for it.
+func (s *Scheduler) landed(ctx context.Context, m commit.Metadata, u journal.Unit) (commit.Landed, error) {
+	if l, ok := commit.FindToken(m, u.Branch, u.Token); ok {
+		return l, nil
+	}
+	sends, err := s.journal.Sends(ctx, u.Token)
+	for _, r := range sends {
+		if m.HasSnapshot(r.SnapshotID) {
+			return commit.Landed{Token: u.Token, SnapshotID: r.SnapshotID}, nil
+		}
+	}
+	return commit.Landed{}, err
+}
+
 // storage says how the files of a table are reached, nil when the table is gone.
 func (s *Scheduler) storage(ctx context.Context, name commit.TableName) map[string]string {
 	target, err := s.cfg.Catalogs.Pin(ctx, name)
@@ -85,9 +146,12 @@ func (s *Scheduler) storage(ctx context.Context, name commit.TableName) map[stri
 func (s *Scheduler) store(storage map[string]string) cleanup.Store {
 	st := cleanup.Store{Delete: func(ctx context.Context, uri string) error { return s.cfg.DeleteFile(ctx, storage, uri) }}
 	if s.cfg.ListPrefix != nil {
-		st.List = func(ctx context.Context, prefix string) ([]string, error) {
+		st.List = func(ctx context.Context, prefix string) iter.Seq2[string, error] {
 			return s.cfg.ListPrefix(ctx, storage, prefix)
 		}
+	}
+	if s.cfg.TidyPrefix != nil {
+		st.Tidy = func(ctx context.Context, prefix string) error { return s.cfg.TidyPrefix(ctx, storage, prefix) }
 	}
 	return st
 }
@@ -96,8 +160,8 @@ func (s *Scheduler) cleaner() cleanup.Cleaner {
 	return cleanup.Cleaner{Journal: s.journal, Logger: s.log}
 }
 
-// cleanJob deletes the files of a job that has ended and committed nothing, once
-// its end is on record. Files that must stay do: the journal says which.
+// cleanJob deletes the files of an ended job that no table can have. The error
+// wraps journal.ErrNotDroppable when the record says that they must stay.
 func (s *Scheduler) cleanJob(ctx context.Context, id string) error {
 	if s.cfg.DeleteFile == nil {
 		return nil
@@ -107,29 +171,8 @@ func (s *Scheduler) cleanJob(ctx context.Context, id string) error {
 		return err
 	}
 	_, err = s.cleaner().Clean(ctx, j, s.store(s.storage(ctx, table)))
-	if errors.Is(err, journal.ErrNotDroppable) {
-		return nil
-	}
 	return err
 }
-
-// cleanSoon is cleanJob after a job's end, on a goroutine of its own. What fails
-// is found by `firn table orphans`.
-func (s *Scheduler) cleanSoon(id string) {
-	s.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), cleanTime)
-		defer cancel()
-		// What was parked is kept, and what was dropped is whose who dropped it.
-		if u, err := s.journal.Unit(ctx, id); err == nil && (u.Waits() || u.State == journal.UnitDropped) {
-			return
-		}
-		if err := s.cleanJob(ctx, id); err != nil {
-			s.log.Warn("files of a job stay", slog.String("job_id", id), slog.Any("error", err))
-		}
-	})
-}
-
-const cleanTime = time.Minute
 
 // dropParked gives up the units that have been parked for longer than
 // ParkedRetention.
@@ -162,5 +205,188 @@ func (s *Scheduler) giveUp(ctx context.Context, u journal.Unit) error {
 	if err := s.journal.Drop(ctx, u.JobID); err != nil {
 		return fmt.Errorf("give up: %w", err)
 	}
-	return s.cleanJob(ctx, u.JobID)
+	if err := s.cleanJob(ctx, u.JobID); !errors.Is(err, journal.ErrNotDroppable) {
+		return err
+	}
+	return nil
+}
+
+const (
+	// sweepEvery is how often the record is looked through for sweeps without
+	// being asked to.
+	sweepEvery = 15 * time.Second
+	// sweepTime bounds one sweep; what it leaves is left for the next.
+	sweepTime = time.Minute
+	// lastSweeps bounds the sweeps at the end of the scheduler.
+	lastSweeps = 5 * time.Second
+	// sweepsAtOnce is how many jobs are swept at the same time.
+	sweepsAtOnce = 4
+)
+
+// sweeper deletes what ended jobs left; package cleanup says what may go.
+//
+// Each job is swept twice (journal.Sweep): when its end is on record, and when
+// nobody can write below its prefix any more. For the latter, every executor was
+// heard of or lost since the job ended (ExecutorTimeout after its end, or after
+// this process has started, if that is later), and the credentials to write have
+// expired, for which SweepDelay stands. An executor that comes back after that
+// with a file of its own leaves it to `firn table orphans`.
+type sweeper struct {
+	s     *Scheduler
+	began time.Time
+	wake  chan struct{} // buffered: somebody wants a round
+
+	mu sync.Mutex
+	// round is closed and replaced after each round.
+	round chan struct{}
+	// kept says why the files of a job stayed at the last sweep.
+	kept map[string]error
+}
+
+func newSweeper(s *Scheduler) *sweeper {
+	return &sweeper{s: s, began: time.Now(), wake: make(chan struct{}, 1), round: make(chan struct{}), kept: map[string]error{}}
+}
+
+// soon asks for a round.
+func (w *sweeper) soon() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run makes rounds until the scheduler ends, and then a last one for what has
+// just ended.
+func (w *sweeper) run() {
+	for {
+		pause := w.sweep(w.s.life, false)
+		t := time.NewTimer(pause)
+		select {
+		case <-w.wake:
+			t.Stop()
+		case <-t.C:
+		case <-w.s.life.Done():
+			t.Stop()
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(w.s.life), lastSweeps)
+			defer cancel()
+			w.sweep(ctx, true)
+			return
+		}
+	}
+}
+
+// sweep makes one round: it sweeps the jobs that are due, and returns when the
+// next round is. With closing it leaves those alone that were tried before.
+func (w *sweeper) sweep(ctx context.Context, closing bool) time.Duration {
+	next := sweepEvery
+	jobs, err := w.s.journal.Sweeps(ctx)
+	if err != nil {
+		w.s.log.Warn("sweeps not listed", slog.Any("error", err))
+		return next
+	}
+	var g errgroup.Group
+	g.SetLimit(sweepsAtOnce)
+	for _, job := range jobs {
+		left := time.Until(w.over(job))
+		if left > 0 {
+			next = min(next, left)
+		}
+		if job.Again && left > 0 || closing && (job.Again || w.why(job.JobID) != nil) || ctx.Err() != nil {
+			continue
+		}
+		g.Go(func() error {
+			w.one(ctx, job, left <= 0)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.round)
+	w.round = make(chan struct{})
+	return next
+}
+
+// over is when nobody can write below the job's prefix any more.
+func (w *sweeper) over(job journal.Sweep) time.Time {
+	timeout := w.s.cfg.ExecutorTimeout
+	over, heard := job.Ended.Add(timeout+w.s.cfg.SweepDelay), w.began.Add(timeout)
+	if heard.After(over) {
+		return heard
+	}
+	return over
+}
+
+func (w *sweeper) one(ctx context.Context, job journal.Sweep, last bool) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	log := w.s.log.With(slog.String("job_id", job.JobID), slog.String("table", job.Table))
+	err := w.s.cleanJob(ctx, job.JobID)
+	switch {
+	case errors.Is(err, journal.ErrNotDroppable):
+		return // it changed since it was listed
+	case err == nil:
+	case time.Since(job.Ended) > w.s.cfg.JournalRetention && (errors.Is(err, cleanup.ErrUnclear) || errors.Is(err, commit.ErrTableNotFound)):
+		log.Warn("files of a job stay for good", slog.Any("error", err))
+	default:
+		if old := w.why(job.JobID); old == nil || old.Error() != err.Error() {
+			log.Warn("files of a job stay for now", slog.Any("error", err))
+		}
+		w.note(job.JobID, err)
+		return
+	}
+	if err := w.s.journal.Swept(ctx, job.JobID, last); err != nil {
+		log.Warn("sweep not recorded", slog.Any("error", err))
+		return
+	}
+	w.note(job.JobID, nil)
+}
+
+func (w *sweeper) note(jobID string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		delete(w.kept, jobID)
+		return
+	}
+	w.kept[jobID] = err
+}
+
+// why says why the files of a job stayed at its last sweep, nil when nothing did.
+func (w *sweeper) why(jobID string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.kept[jobID]
+}
+
+// settled waits until nothing is left to sweep for a table, except for what the
+// table doesn't tell and what must stay by the record.
+func (w *sweeper) settled(ctx context.Context, table string) error {
+	w.s.resolveUnits(ctx)
+	for first := true; ; first = false {
+		w.mu.Lock()
+		round := w.round
+		w.mu.Unlock()
+		jobs, err := w.s.journal.Sweeps(ctx)
+		if err != nil {
+			return err
+		}
+		open := false
+		for _, job := range jobs {
+			open = open || job.Table == table && !errors.Is(w.why(job.JobID), cleanup.ErrUnclear)
+		}
+		if !open {
+			return nil
+		}
+		if first {
+			w.soon()
+		}
+		select {
+		case <-round:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-w.s.life.Done():
+			return errClosing()
+		}
+	}
 }

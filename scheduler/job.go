@@ -291,7 +291,7 @@ func (s *Scheduler) publish(j *job) {
 				close(j.published)
 			}
 			if err == nil && j.target.Name != "" && j.commitState() != commit.CommitCommitted {
-				s.cleanSoon(j.id)
+				s.sweeper.soon()
 			}
 			j.touch()
 		})

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/firn-project/firn/commit"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/cleanup"
 	"github.com/firn-project/firn/scheduler/journal"
 )
 
@@ -22,71 +24,61 @@ func (s *Scheduler) Orphans(ctx context.Context, r *firnpb.OrphansRequest) (*fir
 	if s.cfg.DeleteFile == nil {
 		return nil, badRequest("look for orphans of "+name.String(), errors.New("this scheduler is configured not to delete files"))
 	}
+	if r.GetWait() {
+		if err := s.sweeper.settled(ctx, name.String()); err != nil {
+			return nil, err
+		}
+	}
 	jobs, err := s.journal.Jobs(ctx, journal.Filter{Table: name.String()})
 	if err != nil {
 		return nil, err
 	}
 	storage := s.storage(ctx, name)
-	resp := &firnpb.OrphansResponse{}
-	for _, rec := range slices.Backward(jobs) {
-		found, err := s.orphansOf(ctx, rec, storage, r.GetDelete())
-		if err != nil {
-			return nil, err
-		}
-		if found != nil {
-			resp.Jobs = append(resp.Jobs, found)
-		}
+	found := make([]*firnpb.OrphanFiles, len(jobs))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(sweepsAtOnce)
+	for i, rec := range jobs {
+		g.Go(func() error {
+			var err error
+			found[len(jobs)-1-i], err = s.orphansOf(gctx, rec, storage, r.GetDelete())
+			return err
+		})
 	}
-	return resp, nil
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return &firnpb.OrphansResponse{Jobs: slices.DeleteFunc(found, func(o *firnpb.OrphanFiles) bool { return o == nil })}, nil
 }
 
-// orphansOf are the orphans of one job, nil when there is nothing to say.
+// orphansOf are the orphans of one job, or its files that must stay all the same;
+// nil when there is nothing to say.
 func (s *Scheduler) orphansOf(ctx context.Context, rec journal.Job, storage map[string]string, remove bool) (*firnpb.OrphanFiles, error) {
-	if rec.Commit == commit.CommitCommitted {
-		return nil, nil
-	}
 	job, _, wrote, err := s.jobFiles(ctx, rec.ID)
 	if err != nil || !wrote {
 		return nil, err
 	}
 	store := s.store(storage)
-	o := &firnpb.OrphanFiles{JobId: rec.ID, State: rec.State, Commit: string(rec.Commit)}
-	o.Files, err = s.cleaner().Plan(ctx, job, store)
-	if errors.Is(err, journal.ErrNotDroppable) {
-		o.Files, o.Kept = nil, s.whyKept(ctx, rec)
-		return o, nil
-	}
-	if err == nil {
-		o.Files, err = s.stillThere(ctx, rec, storage, o.Files)
-	}
-	if err != nil || len(o.Files) == 0 {
-		return nil, err
-	}
-	if remove {
-		if _, err = s.cleaner().Clean(ctx, job, store); err == nil {
-			o.Deleted = true
-		}
-	}
-	return o, err
-}
-
-// stillThere leaves out the files that are gone, if that can be found out.
-func (s *Scheduler) stillThere(ctx context.Context, rec journal.Job, storage map[string]string, paths []string) ([]string, error) {
-	gone, err := s.journal.Deleted(ctx, rec.ID)
+	plan, err := s.cleaner().Plan(ctx, job, store)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(paths, func(p string) bool {
-		if !slices.Contains(gone, p) || s.cfg.StatFile == nil {
-			return false
-		}
-		_, err := s.cfg.StatFile(ctx, storage, p)
-		return err != nil
-	}), nil
+	o := &firnpb.OrphanFiles{JobId: rec.ID, State: rec.State, Commit: string(rec.Commit), More: uint64(plan.More)}
+	switch {
+	case plan.Because != nil:
+		o.Files, o.Kept = plan.Keep, s.whyKept(ctx, rec, plan.Because)
+		return o, err
+	case len(plan.Delete) == 0:
+		return nil, err
+	case remove:
+		_, err = s.cleaner().Clean(ctx, job, store)
+		o.Deleted = err == nil
+	}
+	o.Files, o.Why = plan.Delete, plan.Why
+	return o, err
 }
 
 // whyKept says why the files of a job stay.
-func (s *Scheduler) whyKept(ctx context.Context, rec journal.Job) string {
+func (s *Scheduler) whyKept(ctx context.Context, rec journal.Job, because error) string {
 	if rec.Ended.IsZero() {
 		return "the job runs"
 	}
@@ -94,6 +86,8 @@ func (s *Scheduler) whyKept(ctx context.Context, rec journal.Job) string {
 	switch {
 	case err != nil:
 		return "the record can't be read"
+	case errors.Is(because, cleanup.ErrUnclear):
+		return "its commit landed, and which of its files that holds can't be compared: " + because.Error()
 	case u.State == journal.UnitRefused && !u.Quarantine:
 		return "its commit is parked: `firn commit retry` or `firn commit drop` decides"
 	default:

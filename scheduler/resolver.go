@@ -207,6 +207,7 @@ func (s *Scheduler) resolveLocked(ctx context.Context, jobID string) (commit.Out
 		return o, err
 	}
 	s.log.Info("commit unit resolved", slog.String("job_id", u.JobID), slog.String("state", string(o.State)), slog.String("reason", string(o.Reason)))
+	s.sweeper.soon()
 	report := reportFor(u, o)
 	return o, s.loop.call(ctx, func() { s.resolved(u.JobID, report, o.Err) })
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -104,9 +105,7 @@ func TestUnknownOutlivesTheScheduler(t *testing.T) {
 // its key to the real one.
 func TestDryRun(t *testing.T) {
 	h := start(t, func(c *Config) {
-		c.ListPrefix = func(_ context.Context, _ map[string]string, prefix string) ([]string, error) {
-			return []string{prefix + "0-0-a-0.parquet"}, nil
-		}
+		c.ListPrefix = finds("0-0-a-0.parquet")
 	})
 	e := startExecutor(t, h.s, executorOptions{id: "e1"})
 	st := h.run(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k", DryRun: true})
@@ -152,13 +151,18 @@ func (h *harness) wantDeleted(end string) {
 	}
 }
 
+// finds is a store that has one file of this name below every prefix.
+func finds(name string) func(context.Context, map[string]string, string) iter.Seq2[string, error] {
+	return func(_ context.Context, _ map[string]string, prefix string) iter.Seq2[string, error] {
+		return func(yield func(string, error) bool) { yield(prefix+name, nil) }
+	}
+}
+
 // What jobs that failed left is listed by record, and deleted when asked; what is
 // parked, unknown or of a running job stays.
 func TestOrphans(t *testing.T) {
 	h := start(t, func(c *Config) {
-		c.ListPrefix = func(_ context.Context, _ map[string]string, prefix string) ([]string, error) {
-			return []string{prefix + "left.parquet"}, nil
-		}
+		c.ListPrefix = finds("left.parquet")
 	})
 	parked := park(t, h)
 	startExecutor(t, h.s, executorOptions{id: "e9", slots: parts})
@@ -180,11 +184,11 @@ func TestOrphans(t *testing.T) {
 	for _, remove := range []bool{false, true} {
 		all := orphans(remove)
 		for _, id := range []string{parked, running} {
-			if o := all[id]; o.GetKept() == "" || len(o.GetFiles()) > 0 || o.GetDeleted() {
+			if o := all[id]; o.GetKept() == "" || len(o.GetFiles()) != 1 || o.GetWhy() != "" || o.GetDeleted() {
 				t.Errorf("%s: %v", id, o)
 			}
 		}
-		if o := all[dry]; len(o.GetFiles()) != 1 || o.GetDeleted() != remove {
+		if o := all[dry]; len(o.GetFiles()) != 1 || o.GetWhy() == "" || o.GetKept() != "" || o.GetDeleted() != remove {
 			t.Errorf("the dry run's: %v", o)
 		}
 	}
@@ -195,7 +199,8 @@ func TestOrphans(t *testing.T) {
 	})
 	close(hold.release)
 	wantState(t, h.wait(running), graph.Succeeded, commit.CommitCommitted)
-	if o := orphans(false)[running]; o != nil {
+	// Of a job that committed, what the table doesn't hold is an orphan.
+	if o := orphans(false)[running]; len(o.GetFiles()) != 1 || o.GetKept() != "" || !strings.Contains(o.GetWhy(), "snapshot") {
 		t.Errorf("of a committed job: %v", o)
 	}
 }

@@ -114,7 +114,7 @@ func (r *rootRun) giveUpSeal(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTime)
 	defer cancel()
 	if err := r.s.giveUp(ctx, *r.sealed); err != nil {
 		r.s.log.Warn("files of a cancelled commit stay", slog.String("job_id", r.job.id), slog.Any("error", err))

@@ -59,6 +59,8 @@ type Scheduler struct {
 	state state
 	// scribe writes the journal's job records, in the order of the events.
 	scribe *scribe
+	// sweeper deletes what ended jobs left.
+	sweeper *sweeper
 
 	keys keyLocks
 	// targets are the commit operators that run, by job, for the recorder, and
@@ -155,6 +157,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 	s.analyzer = sql.Analyzer{Catalogs: s.cfg.Catalogs, Parser: s.cfg.Parser}
 	s.loop = newMailbox(s.afterEvent)
 	s.scribe = newScribe(s.journal.Write)
+	s.sweeper = newSweeper(s)
 	if err := s.recoverJobs(ctx); err != nil {
 		s.end()
 		s.loop.close()
@@ -165,6 +168,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 	}
 	s.wg.Go(s.ticks)
 	s.wg.Go(s.tidy)
+	s.wg.Go(s.sweeper.run)
 	s.server = grpc.NewServer(slices.Concat(wire.ServerOptions(), s.cfg.ServerOptions, s.interceptors())...)
 	firnpb.RegisterClientServiceServer(s.server, s)
 	firnpb.RegisterSchedulerServiceServer(s.server, s)

@@ -472,7 +472,7 @@ func (s *Scheduler) dropUnit(ctx context.Context, u journal.Unit) (*firnpb.JobSt
 	} else if err != nil {
 		return nil, err
 	}
-	if err := s.cleanJob(ctx, u.JobID); err != nil {
+	if err := s.cleanJob(ctx, u.JobID); err != nil && !errors.Is(err, journal.ErrNotDroppable) {
 		return nil, &commit.Error{
 			Code: commit.CodeUnitNotDrivable, Op: "delete the files of", Object: u.JobID, Cause: err,
 			Tried: "those that could be deleted are", Hint: fmt.Sprintf("`firn commit drop %s` deletes the rest.", u.JobID),

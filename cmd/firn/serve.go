@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/firn-project/firn/catalog"
 	"github.com/firn-project/firn/commit"
@@ -38,6 +39,9 @@ Without catalogs in the configuration file there is one called lake, in SQLite u
 	f.StringVar(&cfg.Listen, "listen", defaultListen, "`HOST:PORT` to listen on; port 0 takes a free one")
 	f.StringVar(&cfg.Dir, "dir", "", "`directory` of the scheduler's state")
 	f.StringVar(&cfg.Dispatch, "dispatch", config.DispatchPush, "how executors get tasks: `push` or pull")
+	f.DurationVar(&cfg.ParkedRetention, "parked-retention", config.DefaultParkedRetention, "how long the files of a commit that was refused and may be driven again are kept")
+	f.DurationVar(&cfg.JournalRetention, "journal-retention", config.DefaultJournalRetention, "how long an ended job and its key are remembered")
+	f.DurationVar(&cfg.SweepDelay, "sweep-delay", config.DefaultSweepDelay, "how long after a job's end its executors may still write; what it left is deleted once more then")
 	f.String("config", "", "YAML `file` with catalogs and settings")
 	serverTLS(cmd, &cfg.TLS, &cfg.AllowPlaintext)
 	f.BoolVar(&cfg.TLS.RequireClientCert, "tls-require-client-cert", false, "refuse connections that show no certificate")
@@ -55,6 +59,14 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 	}
 	if err := config.CheckDispatch(cfg.Dispatch); err != nil {
 		return usage(cmd, "--dispatch %s", err)
+	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{{"parked-retention", cfg.ParkedRetention}, {"journal-retention", cfg.JournalRetention}, {"sweep-delay", cfg.SweepDelay}} {
+		if err := config.CheckPositive(d.value); err != nil {
+			return usage(cmd, "--%s %s", d.flag, err)
+		}
 	}
 	var err error
 	if cfg.Logger, err = a.logger(cmd); err != nil {

@@ -67,7 +67,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"RolledBack", testRolledBack},
 		{"CancelledContext", testContext},
 		{"Sight", testSight},
-		{"LedgerOfABatch", testLedger},
+		{"LedgerOfABatch", testLedger}, {"AddedFiles", testAddedFiles},
 		{"Fence", testFence},
 		{"FenceFindsWhatLanded", testFenceFinds},
 	} {

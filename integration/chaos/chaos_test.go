@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -81,6 +79,7 @@ func run(t *testing.T, k int) {
 	l.proxy.Begin(nil)
 	l.proxy.Flush()
 	bad := l.settle()
+	left := l.swept()
 
 	tbl, err := l.server.Table(t.Context(), "c", "t")
 	if err != nil {
@@ -96,6 +95,8 @@ func run(t *testing.T, k int) {
 		t.Fatal(err)
 	}
 	bad = append(bad, audit.Breaches...)
+	kept, leftovers := l.unreferenced(audit.Files, left)
+	bad = append(bad, leftovers...)
 	fired := l.fired()
 	var required []string
 	for _, f := range p.required {
@@ -113,9 +114,9 @@ func run(t *testing.T, k int) {
 		verdict = "BAD"
 		t.Error(strings.Join(bad, "\n"))
 	}
-	fmt.Fprintf(os.Stdout, "chaos run=%d %s must=%s fired=%v committed=%d failed=%d open=%d rows=%d snapshots=%d requests=%d unreferenced=%d %.1fs\n",
+	fmt.Fprintf(os.Stdout, "chaos run=%d %s must=%s fired=%v committed=%d failed=%d open=%d rows=%d snapshots=%d requests=%d unreferenced=%d kept=%d %.1fs\n",
 		k, verdict, strings.Join(required, ","), fired, told[history.Committed], told[history.Failed], told[history.Unknown]+told[history.Open],
-		len(rows), len(tbl.Metadata().Snapshots()), requests["commit"], l.unreferenced(audit.Files), time.Since(began).Seconds())
+		len(rows), len(tbl.Metadata().Snapshots()), requests["commit"], len(leftovers), kept, time.Since(began).Seconds())
 }
 
 // newUnit makes the next unit.
@@ -285,19 +286,4 @@ func (l *lab) settle() []string {
 		}
 	}
 	return bad
-}
-
-// unreferenced counts the data files that no snapshot names.
-func (l *lab) unreferenced(named map[string]bool) int {
-	n := 0
-	err := filepath.WalkDir(filepath.Join(l.dir, "warehouse"), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && filepath.Ext(path) == ".parquet" && !named[path] {
-			n++
-		}
-		return err
-	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return n
 }

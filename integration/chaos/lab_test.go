@@ -99,7 +99,8 @@ func (l *lab) cluster(name string, executors int) *proc {
 		l.t.Fatal(err)
 	}
 	config := filepath.Join(dir, "scheduler.yaml")
-	body := fmt.Sprintf("catalogs: {lake: {type: rest, uri: %q}}\nexecutors: {heartbeat: 200ms, timeout: %s, wait: 10s}\n", l.proxy.URL, executorTimeout)
+	body := fmt.Sprintf("catalogs: {lake: {type: rest, uri: %q}}\nexecutors: {heartbeat: 200ms, timeout: %s, wait: 10s}\nsweep: {delay: %s}\n",
+		l.proxy.URL, executorTimeout, sweepDelay)
 	if err := os.WriteFile(config, []byte(body), 0o600); err != nil {
 		l.t.Fatal(err)
 	}

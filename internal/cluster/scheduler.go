@@ -3,18 +3,22 @@ package cluster
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/firn-project/firn/catalog"
+	"github.com/firn-project/firn/catalog/iceberg"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/binder"
 	"github.com/firn-project/firn/internal/config"
 	"github.com/firn-project/firn/internal/duckdb"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/scheduler"
+	"github.com/firn-project/firn/scheduler/cleanup"
 	"github.com/firn-project/firn/sql"
 )
 
@@ -32,6 +36,8 @@ type SchedulerConfig struct {
 	// Executors says how executors are waited for; zero values stand for the
 	// scheduler's defaults.
 	Executors config.Executors
+	// ParkedRetention, JournalRetention and SweepDelay are scheduler.Config's.
+	ParkedRetention, JournalRetention, SweepDelay time.Duration
 	// TLS, AllowPlaintext and AllowAnonymous are as in config.Scheduler.
 	TLS                            config.TLS
 	AllowPlaintext, AllowAnonymous bool
@@ -93,8 +99,9 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser, Binder: binds,
 		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, EndJobs: cfg.EndJobs,
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
+		ParkedRetention: cfg.ParkedRetention, JournalRetention: cfg.JournalRetention, SweepDelay: cfg.SweepDelay,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,
-		DeleteFile: deleteFile, StatFile: statFile, ListPrefix: listPrefix, OpenStore: openStore, Logger: cfg.Logger,
+		DeleteFile: deleteFile, StatFile: statFile, ListPrefix: listPrefix, TidyPrefix: tidyPrefix, OpenStore: openStore, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, failed("configure", "the scheduler", err)
@@ -144,6 +151,9 @@ func openStore(storage map[string]string) objstore.Store {
 	return objstore.New(objstore.FromStorage(storage))
 }
 
+// A sweep needs the driver to list what a snapshot added.
+var _ cleanup.Snapshots = (*iceberg.Table)(nil)
+
 func deleteFile(ctx context.Context, storage map[string]string, uri string) error {
 	return objstore.New(objstore.FromStorage(storage)).Delete(ctx, uri)
 }
@@ -152,15 +162,19 @@ func statFile(ctx context.Context, storage map[string]string, uri string) (int64
 	return objstore.New(objstore.FromStorage(storage)).Stat(ctx, uri)
 }
 
-func listPrefix(ctx context.Context, storage map[string]string, prefix string) ([]string, error) {
-	var found []string
-	for info, err := range objstore.New(objstore.FromStorage(storage)).List(ctx, prefix) {
-		if err != nil {
-			return nil, err
+func listPrefix(ctx context.Context, storage map[string]string, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for info, err := range objstore.New(objstore.FromStorage(storage)).List(ctx, prefix) {
+			if !yield(info.URI, err) || err != nil {
+				return
+			}
 		}
-		found = append(found, info.URI)
 	}
-	return found, nil
+}
+
+func tidyPrefix(ctx context.Context, storage map[string]string, prefix string) error {
+	_, err := objstore.New(objstore.FromStorage(storage)).RemoveUnfinished(ctx, prefix)
+	return err
 }
 
 // failed names the part that didn't start, unless the part's own error says it

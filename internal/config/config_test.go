@@ -40,6 +40,9 @@ catalogs:
       credential_file: `+secret+`
 sources: {local: {allow: [/data]}}
 executors: {heartbeat: 500ms, timeout: 5s, wait: 1m30s}
+parked: {retention: 48h}
+journal: {retention: 720h}
+sweep: {delay: 1h}
 `)
 	s, err := LoadScheduler(path, env(map[string]string{"HOST": "example.org", "TOKEN": "t$${x"}))
 	if err != nil {
@@ -53,6 +56,10 @@ executors: {heartbeat: 500ms, timeout: 5s, wait: 1m30s}
 		}},
 		Sources:   Sources{Local: LocalSources{Allow: []string{"/data"}}},
 		Executors: Executors{Heartbeat: 500 * time.Millisecond, Timeout: 5 * time.Second, Wait: 90 * time.Second},
+		Parked:    Parked{48 * time.Hour}, Journal: Journal{720 * time.Hour}, Sweep: Sweep{time.Hour},
+	}
+	if v := want.FileValues(); v["parked-retention"] != "48h0m0s" || v["journal-retention"] != "720h0m0s" || v["sweep-delay"] != "1h0m0s" {
+		t.Errorf("values of flags: %v", v)
 	}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("got %#v, properties %v", s, s.Catalogs["lake"].Properties)
@@ -74,9 +81,12 @@ func TestBadFiles(t *testing.T) {
 	lake := "catalogs: {lake: {type: sql, uri: x, warehouse: y"
 	for text, want := range map[string]string{
 		"dispach: push":                                  "line 1: unknown key dispach; did you mean dispatch?",
-		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, catalogs, dir, dispatch, executors, listen, sources, tls",
+		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, catalogs, dir, dispatch, executors, journal, listen, parked, sources, sweep, tls",
 		"sources: {local: {alow: []}}":                   "unknown key sources.local.alow; did you mean allow?",
 		lake + ", warehose: z}}":                         "unknown key catalogs.lake.warehose; did you mean warehouse?",
+		"parked: {retention: -1s}":                       "parked.retention: -1s: want more than 0",
+		"journal: {retention: -1h}":                      "journal.retention: -1h0m0s: want more than 0",
+		"sweep: {delay: -1ms}":                           "sweep.delay: -1ms: want more than 0",
 		"dispatch: pushy":                                `dispatch: "pushy": want push or pull`,
 		"listen: here":                                   `listen: "here": want HOST:PORT`,
 		"listen: 127.0.0.1:99999":                        `listen: "127.0.0.1:99999": want a port`,
@@ -92,9 +102,9 @@ func TestBadFiles(t *testing.T) {
 		"executors: {timeout: 1}":                        "executors",
 		"executors: {wait: -1s}":                         "executors.wait: -1s: want more than 0",
 		"executors: {timeout: 1s, heartbeat: 2s}":        "executors.timeout: 1s: want more than executors.heartbeat, 2s",
-		"listen: [":      "yaml",
-		"listen: {a: b}": "cannot unmarshal",
-		"- a\n- b":       "cannot unmarshal",
+		"listen: [":                                      "yaml",
+		"listen: {a: b}":                                 "cannot unmarshal",
+		"- a\n- b":                                       "cannot unmarshal",
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := LoadScheduler(write(t, "c", text), env(nil))

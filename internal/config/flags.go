@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
@@ -35,6 +36,13 @@ func (s Scheduler) FileValues() map[string]any {
 	} {
 		if value {
 			out[flag] = value
+		}
+	}
+	for flag, value := range map[string]time.Duration{
+		"parked-retention": s.Parked.Retention, "journal-retention": s.Journal.Retention, "sweep-delay": s.Sweep.Delay,
+	} {
+		if value != 0 {
+			out[flag] = value.String()
 		}
 	}
 	return out

@@ -29,6 +29,9 @@ type Scheduler struct {
 	Catalogs  map[string]Catalog `yaml:"catalogs"`
 	Sources   Sources            `yaml:"sources"`
 	Executors Executors          `yaml:"executors"`
+	Parked    Parked             `yaml:"parked"`
+	Journal   Journal            `yaml:"journal"`
+	Sweep     Sweep              `yaml:"sweep"`
 	// TLS is plaintext when it isn't set.
 	TLS TLS `yaml:"tls"`
 	// AllowPlaintext allows to listen without TLS on more than the loopback
@@ -37,6 +40,41 @@ type Scheduler struct {
 	// AllowAnonymous lets clients and executors in without a token or a
 	// certificate, also from other machines, while no token exists.
 	AllowAnonymous bool `yaml:"allow_anonymous"`
+}
+
+// Parked says what becomes of units that were refused and may be driven again.
+type Parked struct {
+	// Retention is how long their files are kept.
+	Retention time.Duration `yaml:"retention"`
+}
+
+// Journal says what the scheduler's journal keeps.
+type Journal struct {
+	// Retention is how long an ended job is remembered; its key is deduplicated
+	// for at least as long.
+	Retention time.Duration `yaml:"retention"`
+}
+
+// Sweep says when what ended jobs left is deleted.
+type Sweep struct {
+	// Delay is how long after a job's end its executors may still write; what it
+	// left is swept once more then.
+	Delay time.Duration `yaml:"delay"`
+}
+
+// Defaults of the settings of files and records.
+const (
+	DefaultParkedRetention  = 24 * time.Hour
+	DefaultJournalRetention = 7 * 24 * time.Hour
+	DefaultSweepDelay       = 15 * time.Minute
+)
+
+// CheckPositive says whether a duration is more than 0.
+func CheckPositive(d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("%s: want more than 0", d)
+	}
+	return nil
 }
 
 // Executors says how the scheduler waits for its executors. Durations are
@@ -156,6 +194,14 @@ func (s Scheduler) Validate() error {
 	for i, dir := range s.Sources.Local.Allow {
 		if !filepath.IsAbs(dir) {
 			return fmt.Errorf("sources.local.allow[%d]: %q: want an absolute path", i, dir)
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"parked.retention", s.Parked.Retention}, {"journal.retention", s.Journal.Retention}, {"sweep.delay", s.Sweep.Delay}} {
+		if err := CheckPositive(d.value); d.value != 0 && err != nil {
+			return fmt.Errorf("%s: %w", d.name, err)
 		}
 	}
 	return errors.Join(s.TLS.validate(), s.Executors.validate())

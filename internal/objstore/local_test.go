@@ -94,3 +94,33 @@ func TestLocalFileInTheWay(t *testing.T) {
 		t.Errorf("Open of a directory: %v", err)
 	}
 }
+
+// Directories that a failed job left empty go, with its own; one that a link names
+// is somebody else's.
+func TestLocalEmptyDirectoriesGo(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	for _, d := range []string{"data/j/p=1/q=2", "data/j/p=2", "data/j2"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{filepath.Join(dir, "data/j/p=1/q=2/.x.1.firn-tmp"), filepath.Join(other, ".x.2.firn-tmp")} {
+		if err := os.WriteFile(f, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(other, filepath.Join(dir, "data/j2/link")); err != nil {
+		t.Fatal(err)
+	}
+	s := objstore.New(objstore.Config{})
+	for prefix, want := range map[string]int{"/data/j/": 5, "/data/j2/": 0} {
+		if n, err := s.RemoveUnfinished(t.Context(), "file://"+dir+prefix); err != nil || n != want {
+			t.Errorf("%s: removed %d, want %d: %v", prefix, n, want, err)
+		}
+	}
+	for path, want := range map[string]bool{filepath.Join(dir, "data/j"): false, filepath.Join(dir, "data"): true, filepath.Join(other, ".x.2.firn-tmp"): true} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -45,6 +45,12 @@ type Store interface {
 	// order: S3 and local disk go by the bytes of names, while SeaweedFS and S3's
 	// directory buckets don't. Sort where it matters.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+	// RemoveUnfinished removes below a prefix, which ends in a slash, what no
+	// listing shows: temporary files and uploads of writers that never ended, and
+	// directories without files, the prefix's own too. The caller knows that nobody
+	// who matters writes there any more: a writer that is still at work fails. It
+	// returns how many things it removed.
+	RemoveUnfinished(ctx context.Context, prefix string) (int, error)
 }
 
 // Info is an object in a listing.

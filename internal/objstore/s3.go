@@ -34,11 +34,12 @@ const writerKey = "firn-write"
 // broken is a store whose configuration can't be used; each call says why.
 type broken struct{ error }
 
-func (b broken) Open(context.Context, string) (Object, error)      { return nil, b }
-func (b broken) Create(context.Context, string) (Writer, error)    { return nil, b }
-func (b broken) PutIfAbsent(context.Context, string, []byte) error { return b }
-func (b broken) Stat(context.Context, string) (int64, error)       { return 0, b }
-func (b broken) Delete(context.Context, string) error              { return b }
+func (b broken) Open(context.Context, string) (Object, error)          { return nil, b }
+func (b broken) Create(context.Context, string) (Writer, error)        { return nil, b }
+func (b broken) PutIfAbsent(context.Context, string, []byte) error     { return b }
+func (b broken) Stat(context.Context, string) (int64, error)           { return 0, b }
+func (b broken) Delete(context.Context, string) error                  { return b }
+func (b broken) RemoveUnfinished(context.Context, string) (int, error) { return 0, b }
 func (b broken) List(context.Context, string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) { yield(Info{}, b) }
 }

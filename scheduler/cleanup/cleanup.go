@@ -4,19 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
-	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/scheduler/journal"
 )
+
+// Snapshots is a driver's table that can tell what a snapshot added. A commit.Table
+// that isn't one keeps the files of its committed units.
+type Snapshots interface {
+	// AddedFiles calls each with the path of every file that the snapshot added, in
+	// bounded memory. m is a read of the same table that shows the snapshot.
+	AddedFiles(ctx context.Context, m commit.Metadata, snapshotID string, each func(path string) error) error
+}
 
 // Store is what deleting needs of the store that holds a table's files.
 type Store struct {
 	// Delete deletes one file; a missing one is no error.
 	Delete func(ctx context.Context, uri string) error
 	// List lists the files under a prefix; nil when that can't be had.
-	List func(ctx context.Context, prefix string) ([]string, error)
+	List func(ctx context.Context, prefix string) iter.Seq2[string, error]
+	// Tidy removes what List doesn't show: temporary files, unfinished uploads and
+	// empty directories. Nil when there is no such thing.
+	Tidy func(ctx context.Context, prefix string) error
 }
 
 // Job is a job whose files may go.
@@ -27,11 +41,20 @@ type Job struct {
 	Prefix string
 	// Named are the files that a manifest of the job names.
 	Named []string
-	// Committed says which of the job's files the table holds, as read after the
-	// job's token was found there. It is asked only for a unit that was committed;
-	// nil keeps all files of such a unit.
-	Committed func(ctx context.Context) (map[string]bool, error)
+	// Committed says which files the table holds, as read after the job's token
+	// was found there. It is asked only for a unit that was committed; nil keeps
+	// all files of such a unit.
+	Committed Committed
 }
+
+// Committed calls each with the path of every data file that the snapshot with
+// the job's token added; other says that it holds another submission of the key,
+// not this job's unit. The error says why that can't be known.
+type Committed func(ctx context.Context, each func(path string) error) (other bool, err error)
+
+// ErrUnclear is wrapped when the table doesn't prove which files of a committed
+// unit it holds. They all stay.
+var ErrUnclear = errors.New("the table doesn't show which of the files it holds")
 
 // Cleaner deletes.
 //
@@ -54,96 +77,315 @@ type Job struct {
 //     guessed from the unit, but compared with the files that the table itself
 //     lists for the snapshot that holds the token.
 //
+// Each of these, once true, stays true: an ended job doesn't run again, and what
+// is committed, dropped or refused for good is never sealed or sent again. So it
+// doesn't matter how long after the record a file goes, nor whether another
+// process has taken the journal over in between; and after a crash the same
+// deletions may be done again, or left to who comes next. A process that was
+// deposed before can't write the record, and so deletes nothing.
+//
 // A unit that is sealed, sent or unknown keeps its files for ever, and so does a
-// parked one until it is dropped. A process that was deposed can't write the
-// record, and so deletes nothing.
+// parked one until it is dropped.
+//
+// # The committed set
+//
+// A snapshot's files never change, so a read that shows the snapshot is as good
+// as any other, however old it is. Two numbers must agree before anything is
+// concluded from it: a snapshot with this unit lists all of the unit's files, by
+// the paths that they were sealed with, and one with another submission lists none
+// below this job's prefix. If they don't (paths were rewritten, the listing is
+// cut), if the snapshot has expired or can't be read, everything stays. The
+// unit's own files are no candidates at all.
 //
 // # Whose files
 //
-// Paths come from the record: those that a manifest of the job names, all below
-// the job's own prefix, which holds its random id and was journaled with each
-// attempt before it started. The prefix is listed only when the unit has no
-// send record: then every file below it is a loser. It never is the difference
-// of a listing and a table, which would take in what others are writing.
+// A prefix is the job's own: it holds the job's random id, and was journaled with
+// each attempt before that started. So whatever is found below it was written by
+// attempts of this job, also by those that nobody knows any more, and two
+// schedulers with two journals never delete each other's. It never is the
+// difference of a listing and a table, which would take in what others are
+// writing.
+//
+// # What no listing shows
+//
+// Temporary files, unfinished uploads and empty directories below the prefix have
+// no name that a manifest could hold. They go with the files, under the same
+// check: the job has ended, so that a writer which loses its file was writing for
+// nothing.
 type Cleaner struct {
 	Journal journal.Journal
 	Logger  *slog.Logger
+	// broken is set by tests that show what each part is for.
+	broken ablation
 }
 
-// Plan says which files of a job Clean would delete. The error wraps
-// journal.ErrNotDroppable when its files must stay.
-func (c Cleaner) Plan(ctx context.Context, j Job, s Store) ([]string, error) {
-	paths, loser, err := c.candidates(ctx, j, s)
-	if err != nil {
-		return nil, err
-	}
-	return paths, c.check(ctx, j, loser)
+// ablation leaves out parts of the theorem. The zero value is the theorem.
+type ablation struct {
+	// anyState deletes whatever the journal has of the job and its unit.
+	anyState bool
+	// guess takes no file for committed.
+	guess bool
+	// anyCount takes the unit's own files for candidates, and believes a committed
+	// set that doesn't add up: either alone keeps them.
+	anyCount bool
+	// noRecord deletes without a record.
+	noRecord bool
 }
 
-// Clean deletes the files of a job that no table can have. It returns those that
-// are gone, and an error for those that could not be deleted; doing it again
-// deletes the rest.
-func (c Cleaner) Clean(ctx context.Context, j Job, s Store) ([]string, error) {
-	paths, loser, err := c.candidates(ctx, j, s)
-	if err != nil || len(paths) == 0 {
-		return nil, err
-	}
-	if err := c.Journal.Deleting(ctx, j.ID, paths, loser); err != nil {
-		return nil, err
-	}
-	var gone []string
-	var failed []error
-	for _, p := range paths {
-		if err := s.Delete(ctx, p); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", p, err))
-			continue
+// Plan is what Clean would do.
+type Plan struct {
+	// Delete are files that may go, and Why says so in half a sentence.
+	Delete []string
+	Why    string
+	// Keep are the files of a job all of whose files stay. Because says why.
+	Keep    []string
+	Because error
+	// More files are there than those that are listed here.
+	More int
+}
+
+// maxListed bounds the files that a Plan lists, and those that one record names.
+const maxListed = 10_000
+
+// Plan says what would become of a job's files. The error is that of finding out.
+func (c Cleaner) Plan(ctx context.Context, j Job, s Store) (p Plan, err error) {
+	add := func(to *[]string, path string) {
+		if len(*to) == maxListed {
+			p.More++
+			return
 		}
-		gone = append(gone, p)
+		*to = append(*to, path)
 	}
-	c.Logger.LogAttrs(ctx, slog.LevelInfo, "files deleted", slog.String("job_id", j.ID), slog.String("prefix", j.Prefix),
-		slog.Int("files", len(gone)), slog.Int("failed", len(failed)))
-	return gone, errors.Join(failed...)
+	ground, err := c.ground(ctx, j)
+	if err == nil {
+		p.Why = ground.why
+		err = c.candidates(ctx, j, s, ground, func(paths []string) error {
+			for _, path := range paths {
+				add(&p.Delete, path)
+			}
+			return nil
+		})
+	}
+	if !errors.Is(err, journal.ErrNotDroppable) && !errors.Is(err, ErrUnclear) {
+		return p, err
+	}
+	p = Plan{Because: err}
+	err = c.listed(ctx, j, s, func(path string) error {
+		add(&p.Keep, path)
+		return nil
+	})
+	return p, err
 }
 
-// check is Journal.Deleting for a plan: it records no path.
-func (c Cleaner) check(ctx context.Context, j Job, loser bool) error {
-	return c.Journal.Deleting(ctx, j.ID, nil, loser)
+// Clean deletes the files of a job that no table can have, and returns how many.
+// The error says which could not be deleted, or why none may be: doing it again
+// deletes the rest.
+func (c Cleaner) Clean(ctx context.Context, j Job, s Store) (int, error) {
+	g, err := c.ground(ctx, j)
+	if err != nil {
+		return 0, err
+	}
+	gone := 0
+	var failed []error
+	err = c.candidates(ctx, j, s, g, func(paths []string) error {
+		if err := c.record(ctx, j, paths, g); err != nil {
+			return err
+		}
+		n, errs := deleteAll(ctx, s, paths)
+		gone, failed = gone+n, append(failed, errs...)
+		return ctx.Err()
+	})
+	if err == nil && s.Tidy != nil {
+		if err = c.record(ctx, j, nil, g); err == nil {
+			err = s.Tidy(ctx, j.Prefix)
+		}
+	}
+	if gone+len(failed) > 0 {
+		c.Logger.LogAttrs(ctx, slog.LevelInfo, "files deleted", slog.String("job_id", j.ID), slog.String("prefix", j.Prefix), slog.String("why", g.why),
+			slog.Int("files", gone), slog.Int("failed", len(failed)))
+	}
+	return gone, errors.Join(append(failed, err)...)
 }
 
-// candidates are the files that may go if the journal agrees. loser says that
-// they were compared with what the table holds.
-func (c Cleaner) candidates(ctx context.Context, j Job, s Store) (paths []string, loser bool, err error) {
-	if !strings.HasSuffix(j.Prefix, "/") || !strings.Contains(j.Prefix, j.ID) {
-		return nil, false, fmt.Errorf("files of job %s: %q isn't its own prefix: %w", j.ID, j.Prefix, journal.ErrNotDroppable)
+// deleteAll deletes several files at a time: a request to a remote store costs
+// more time than work.
+func deleteAll(ctx context.Context, s Store, paths []string) (gone int, failed []error) {
+	const atOnce, shown = 8, 10
+	errs := make([]error, len(paths))
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i, p := range paths {
+		g.Go(func() error {
+			errs[i] = s.Delete(ctx, p)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			gone++
+		case len(failed) < shown:
+			failed = append(failed, fmt.Errorf("%s: %w", paths[i], err))
+		case len(failed) == shown:
+			failed = append(failed, errors.New("and others"))
+		}
+	}
+	return gone, failed
+}
+
+func (c Cleaner) record(ctx context.Context, j Job, paths []string, g ground) error {
+	if c.broken.noRecord {
+		paths = nil
+	}
+	err := c.Journal.Deleting(ctx, j.ID, paths, g.committed)
+	if c.broken.anyState && errors.Is(err, journal.ErrNotDroppable) {
+		return nil
+	}
+	return err
+}
+
+// ground is why files of a job may go.
+type ground struct {
+	why string
+	// committed: only those that the table doesn't hold. sealed is how many it
+	// must list then, and other says that it must list none of this job.
+	committed, other bool
+	sealed           int64
+}
+
+// ground finds out what the journal has of a job. The error wraps
+// journal.ErrNotDroppable when all of its files must stay.
+func (c Cleaner) ground(ctx context.Context, j Job) (ground, error) {
+	if !j.owns(j.Prefix + "x") {
+		return ground{}, fmt.Errorf("files of job %s: %q isn't its own prefix: %w", j.ID, j.Prefix, journal.ErrNotDroppable)
 	}
 	u, err := c.Journal.Unit(ctx, j.ID)
-	sealed := err == nil
-	if err != nil && !errors.Is(err, journal.ErrNotFound) {
-		return nil, false, err
-	}
-	all := slices.Clone(j.Named)
-	if (!sealed || u.Sends == 0) && s.List != nil {
-		listed, err := s.List(ctx, j.Prefix)
-		if err != nil {
-			return nil, false, fmt.Errorf("list %s: %w", j.Prefix, err)
+	g := ground{why: "the job ended before anything of it was sealed"}
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+	case err != nil:
+		return ground{}, err
+	case u.State == journal.UnitCommitted:
+		g = ground{why: "the snapshot that the job committed doesn't have it", committed: true, other: u.Other, sealed: u.Files}
+		if u.Other {
+			g.why = "another submission of the key was committed"
 		}
-		all = append(all, listed...)
+	case u.State == journal.UnitDropped:
+		g.why = "the job's commit was refused and then given up"
+	default:
+		g.why = "the job's commit was refused for good"
 	}
-	var committed map[string]bool
-	if sealed && u.State == journal.UnitCommitted {
-		if j.Committed == nil {
-			return nil, false, nil
-		}
-		if committed, err = j.Committed(ctx); err != nil {
-			return nil, false, err
-		}
-		loser = true
+	// The journal decides; with what is recorded it does so once more.
+	return g, c.record(ctx, j, nil, g)
+}
+
+// candidates hands on the files that may go if the journal agrees, in bounded
+// parts.
+func (c Cleaner) candidates(ctx context.Context, j Job, s Store, g ground, each func([]string) error) error {
+	if g.committed && j.Committed == nil {
+		return fmt.Errorf("files of job %s: nobody can tell: %w", j.ID, ErrUnclear)
 	}
-	slices.Sort(all)
-	for _, p := range slices.Compact(all) {
-		if strings.HasPrefix(p, j.Prefix) && !strings.Contains(p, "/../") && !committed[p] {
+	own := map[string]bool{}
+	if g.committed && !g.other && !c.broken.guess && !c.broken.anyCount {
+		for _, p := range j.Named {
+			own[p] = true
+		}
+	}
+	part := map[string]bool{}
+	flush := func() error {
+		if len(part) == 0 {
+			return nil
+		}
+		if g.committed {
+			if err := c.compare(ctx, j, g, part); err != nil {
+				return err
+			}
+		}
+		paths := make([]string, 0, len(part))
+		for p := range part {
 			paths = append(paths, p)
 		}
+		clear(part)
+		if len(paths) == 0 {
+			return nil
+		}
+		return each(paths)
 	}
-	return paths, loser, nil
+	err := c.listed(ctx, j, s, func(path string) error {
+		if own[path] {
+			return nil
+		}
+		part[path] = true
+		if len(part) < maxListed {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// compare takes the files that the table holds out of a part.
+func (c Cleaner) compare(ctx context.Context, j Job, g ground, part map[string]bool) error {
+	if c.broken.guess {
+		return nil
+	}
+	held := int64(0)
+	other, err := j.Committed(ctx, func(path string) error {
+		if strings.HasPrefix(path, j.Prefix) {
+			held++
+		}
+		delete(part, path)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	want := g.sealed
+	if g.other {
+		want = 0
+	}
+	if (other != g.other || held != want) && !c.broken.anyCount {
+		return fmt.Errorf("files of job %s: the table's snapshot lists %d files of its %d under %s: %w", j.ID, held, want, j.Prefix, ErrUnclear)
+	}
+	return nil
+}
+
+// listed calls each with every file of the job's own: those that the store lists
+// below its prefix or, where it can't, those that a manifest names there.
+func (c Cleaner) listed(ctx context.Context, j Job, s Store, each func(string) error) error {
+	if !j.owns(j.Prefix + "x") {
+		return nil
+	}
+	found := func(yield func(string, error) bool) {
+		for _, p := range j.Named {
+			if !yield(p, nil) {
+				return
+			}
+		}
+	}
+	if s.List != nil {
+		found = s.List(ctx, j.Prefix)
+	}
+	for p, err := range found {
+		if err != nil {
+			return fmt.Errorf("list %s: %w", j.Prefix, err)
+		}
+		if !j.owns(p) {
+			continue
+		}
+		if err := each(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// owns says whether a path lies below the job's prefix, and that prefix is one of
+// this job and no other.
+func (j Job) owns(path string) bool {
+	return strings.HasSuffix(j.Prefix, "/") && strings.Contains(j.Prefix, "/"+j.ID+"/") && strings.HasPrefix(path, j.Prefix) && !strings.Contains(path, "/../")
 }

@@ -22,6 +22,9 @@ func putJob(ctx context.Context, tx *sql.Tx, r Job) error {
 	if err == nil && r.Submission != nil {
 		_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO submissions VALUES (?, ?)`, r.ID, r.Submission)
 	}
+	if err == nil && !r.Ended.IsZero() && r.Table != "" {
+		err = dueForSweeps(ctx, tx, r.ID)
+	}
 	return err
 }
 

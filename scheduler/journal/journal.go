@@ -96,6 +96,12 @@ type Journal interface {
 	Deleting(ctx context.Context, jobID string, paths []string, loser bool) error
 	// Deleted lists the files of a job that Deleting named.
 	Deleted(ctx context.Context, jobID string) ([]string, error)
+	// Sweeps lists the ended jobs whose files are still to be swept and may be by
+	// what is on record of their units, in the order of their ends. A job is due
+	// with its end, in the same transaction; see Sweep.
+	Sweeps(ctx context.Context) ([]Sweep, error)
+	// Swept writes that a job's files were swept: once, or for the last time.
+	Swept(ctx context.Context, jobID string, last bool) error
 	// Unit reads the unit of a job.
 	Unit(ctx context.Context, jobID string) (Unit, error)
 	// Unresolved names the job whose unit of this token was sent and may be in
@@ -110,7 +116,8 @@ type Journal interface {
 	Sends(ctx context.Context, t commit.Token) ([]Send, error)
 
 	// Prune forgets the jobs that ended before a time, with everything of them,
-	// except those whose unit waits to be driven. It returns how many.
+	// except those whose unit waits to be driven and those whose files weren't
+	// swept for the last time. It returns how many.
 	Prune(ctx context.Context, before time.Time) (int, error)
 
 	// Close releases the journal. No other method may be called after it.

@@ -7,19 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/firn-project/firn/commit"
 )
 
 // Prune implements Journal.
 func (j *SQLite) Prune(ctx context.Context, before time.Time) (int, error) {
 	var n int64
 	err := problem("prune", "jobs before "+before.UTC().Format(time.RFC3339), j.tx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `CREATE TEMP TABLE pruned AS SELECT id FROM jobs WHERE ended_ms > 0 AND ended_ms < ?
-			AND NOT EXISTS (SELECT 1 FROM units u WHERE u.job_id = jobs.id AND (u.state IN (?,?,?) OR u.quarantine
-				OR u.state = ? AND u.reason NOT IN ('', ?, ?)))`,
-			millis(before), string(UnitSealed), string(UnitSent), string(UnitUnknown), string(UnitRefused),
-			string(commit.ReasonValidation), string(commit.ReasonLimit))
+		_, err := tx.ExecContext(ctx, `CREATE TEMP TABLE pruned AS SELECT id FROM jobs WHERE ended_ms > 0 AND ended_ms < ? AND sweep = 0
+			AND NOT EXISTS (SELECT 1 FROM units u WHERE u.job_id = jobs.id AND `+unitWaits+`)`, millis(before))
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 
 // schemaVersion is kept in the file (PRAGMA user_version). A journal of a later
 // version is refused, one of an earlier version migrated.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // migrations[n] makes version n+1 from version n, in one transaction with the
 // number.
@@ -86,6 +86,10 @@ INSERT OR IGNORE INTO meta VALUES ('remembers_ms', (SELECT CAST(coalesce(min(sub
 ALTER TABLE jobs ADD COLUMN lost INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE units ADD COLUMN ledger_only INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE units ADD COLUMN after_deadline TEXT NOT NULL DEFAULT '';
+`, `
+ALTER TABLE jobs ADD COLUMN sweep INTEGER NOT NULL DEFAULT 0;
+UPDATE jobs SET sweep = 1 WHERE ended_ms > 0 AND tbl <> '' AND ` + leavesFiles + `;
+CREATE INDEX jobs_by_sweep ON jobs (sweep) WHERE sweep > 0;
 `}
 
 // migrate brings the schema up to date, finds out whether the file is the one

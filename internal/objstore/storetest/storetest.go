@@ -30,6 +30,7 @@ func Run(t *testing.T, s objstore.Store, prefix string, big int) {
 		"missing":      testMissing,
 		"list":         testList,
 		"odd names":    testOddNames,
+		"unfinished":   testUnfinished,
 		"bad location": testBadLocation,
 	} {
 		t.Run(name, func(t *testing.T) { f(t, s, prefix+strings.ReplaceAll(name, " ", "-")+"/", big) })
@@ -360,5 +361,46 @@ func testBadLocation(t *testing.T, s objstore.Store, _ string, _ int) {
 		if _, err := s.Create(t.Context(), uri); commit.CodeOf(err) != commit.CodeStorageLocation {
 			t.Errorf("Create(%q): %v", uri, err)
 		}
+	}
+}
+
+// testUnfinished: what a writer that never ended left goes, and nothing else.
+func testUnfinished(t *testing.T, s objstore.Store, prefix string, big int) {
+	for _, name := range []string{"job/whole", "job2/whole"} {
+		if err := s.PutIfAbsent(t.Context(), prefix+name, []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := func(name string) objstore.Writer {
+		w, err := s.Create(t.Context(), prefix+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(content(big)); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	gone, stays := begin("job/p=1/half"), begin("job2/p=1/half")
+	if n, err := s.RemoveUnfinished(t.Context(), prefix+"job/"); err != nil || n == 0 {
+		t.Fatalf("removed %d things: %v", n, err)
+	}
+	if err := gone.Commit(t.Context()); err == nil {
+		t.Error("an object appeared after what was written of it was removed")
+	}
+	if err := stays.Commit(t.Context()); err != nil {
+		t.Errorf("a writer elsewhere: %v", err)
+	}
+	for _, name := range []string{"job/whole", "job2/whole"} {
+		get(t, s, prefix+name)
+	}
+	if n, err := s.RemoveUnfinished(t.Context(), prefix+"job/"); err != nil || n != 0 {
+		t.Errorf("the second time %d things were removed: %v", n, err)
+	}
+	if _, err := s.RemoveUnfinished(t.Context(), prefix+"job"); commit.CodeOf(err) != commit.CodeStorageLocation {
+		t.Errorf("a prefix that isn't a directory: %v", err)
+	}
+	if n, err := s.RemoveUnfinished(t.Context(), prefix+"none/"); err != nil || n != 0 {
+		t.Errorf("nothing there: %d, %v", n, err)
 	}
 }

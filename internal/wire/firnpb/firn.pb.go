@@ -3626,7 +3626,9 @@ type OrphansRequest struct {
 	Session *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	Table   string                 `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
 	// delete the files; else they are only named.
-	Delete        bool `protobuf:"varint,3,opt,name=delete,proto3" json:"delete,omitempty"`
+	Delete bool `protobuf:"varint,3,opt,name=delete,proto3" json:"delete,omitempty"`
+	// wait until the scheduler has swept, for the last time, what ended jobs left.
+	Wait          bool `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3682,15 +3684,28 @@ func (x *OrphansRequest) GetDelete() bool {
 	return false
 }
 
+func (x *OrphansRequest) GetWait() bool {
+	if x != nil {
+		return x.Wait
+	}
+	return false
+}
+
 type OrphanFiles struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JobId  string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	State  string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // the job's
 	Commit string                 `protobuf:"bytes,3,opt,name=commit,proto3" json:"commit,omitempty"`
-	Files  []string               `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty"`
-	// kept says why the job's files must stay; files is then empty.
-	Kept          string `protobuf:"bytes,5,opt,name=kept,proto3" json:"kept,omitempty"`
-	Deleted       bool   `protobuf:"varint,6,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// files are those that no version of the table can have or, when kept is set,
+	// those that stay.
+	Files []string `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty"`
+	// kept says why the job's files must stay.
+	Kept    string `protobuf:"bytes,5,opt,name=kept,proto3" json:"kept,omitempty"`
+	Deleted bool   `protobuf:"varint,6,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// why says why the files may be deleted.
+	Why string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	// more files are there than those that are listed.
+	More          uint64 `protobuf:"varint,8,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3765,6 +3780,20 @@ func (x *OrphanFiles) GetDeleted() bool {
 		return x.Deleted
 	}
 	return false
+}
+
+func (x *OrphanFiles) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *OrphanFiles) GetMore() uint64 {
+	if x != nil {
+		return x.More
+	}
+	return 0
 }
 
 type OrphansResponse struct {
@@ -4265,18 +4294,21 @@ const file_firn_proto_rawDesc = "" +
 	"\x04head\x18\x03 \x01(\tR\x04head\x12\x12\n" +
 	"\x04seat\x18\x04 \x01(\x03R\x04seat\x12\x1c\n" +
 	"\n" +
-	"at_unix_ms\x18\x05 \x01(\x03R\batUnixMs\"j\n" +
+	"at_unix_ms\x18\x05 \x01(\x03R\batUnixMs\"~\n" +
 	"\x0eOrphansRequest\x12*\n" +
 	"\asession\x18\x01 \x01(\v2\x10.firn.v1.SessionR\asession\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12\x16\n" +
-	"\x06delete\x18\x03 \x01(\bR\x06delete\"\x96\x01\n" +
+	"\x06delete\x18\x03 \x01(\bR\x06delete\x12\x12\n" +
+	"\x04wait\x18\x04 \x01(\bR\x04wait\"\xbc\x01\n" +
 	"\vOrphanFiles\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
 	"\x06commit\x18\x03 \x01(\tR\x06commit\x12\x14\n" +
 	"\x05files\x18\x04 \x03(\tR\x05files\x12\x12\n" +
 	"\x04kept\x18\x05 \x01(\tR\x04kept\x12\x18\n" +
-	"\adeleted\x18\x06 \x01(\bR\adeleted\";\n" +
+	"\adeleted\x18\x06 \x01(\bR\adeleted\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\x12\x12\n" +
+	"\x04more\x18\b \x01(\x04R\x04more\";\n" +
 	"\x0fOrphansResponse\x12(\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x14.firn.v1.OrphanFilesR\x04jobs\">\n" +
 	"\x11ListUnitsResponse\x12)\n" +

@@ -22,7 +22,7 @@ func Run(t *testing.T, shared bool, fresh func(t *testing.T) Opener) {
 		"Jobs": testJobs, "UnitFromSealToOutcome": testUnitFromSealToOutcome, "SendIsAtomic": testSendIsAtomic,
 		"SendNamesTheLastSeal": testSendNamesTheLastSeal, "UnitsThatWait": testUnitsThatWait, "Unresolved": testUnresolved,
 		"Seal": testSeal, "LargeManifest": testLargeManifest, "Origin": testOrigin, "Batch": testBatch, "BatchIsAtomic": testBatchIsAtomic,
-		"Executors": testExecutors, "Deleting": testDeleting, "Prune": testPrune, "Parallel": testParallel,
+		"Executors": testExecutors, "Deleting": testDeleting, "Sweeps": testSweeps, "Prune": testPrune, "Parallel": testParallel,
 	} {
 		t.Run(name, func(t *testing.T) { f(t, open(t, fresh(t))) })
 	}

@@ -1,0 +1,96 @@
+//go:build chaos
+
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/firn-project/firn/client"
+)
+
+const (
+	// sweepDelay is how long after a job's end an executor may still write: as
+	// long as one is frozen.
+	sweepDelay = 2 * executorTimeout
+	// sweeping bounds the wait for the last sweeps.
+	sweeping = time.Minute
+)
+
+// leftovers are what the schedulers say of what isn't in the table.
+type leftovers struct {
+	// kept is why the files of a job stay, by job.
+	kept map[string]string
+	bad  []string
+}
+
+// swept waits until each scheduler has swept what its ended jobs left, and asks
+// what must stay.
+func (l *lab) swept() leftovers {
+	out := leftovers{kept: map[string]string{}}
+	ctx, cancel := context.WithTimeout(l.t.Context(), sweeping)
+	defer cancel()
+	for i, c := range l.clients {
+		found, err := c.Orphans(ctx, "lake.c.t", client.OrphansOptions{Wait: true})
+		if err != nil {
+			out.bad = append(out.bad, fmt.Sprintf("scheduler %d hasn't swept: %v", i, err))
+			continue
+		}
+		for _, o := range found {
+			if o.Kept != "" {
+				out.kept[o.JobID] = o.Kept
+				continue
+			}
+			out.bad = append(out.bad, fmt.Sprintf("job %s (%s, commit %s) left %v after its last sweep: %s", o.JobID, o.State, o.Commit, o.Files, o.Why))
+		}
+	}
+	return out
+}
+
+// unreferenced counts the files of the table's data that no snapshot names. Those
+// of a job that must stay by the record are kept; those of other writers are no
+// concern of Firn's. Each other one is a leftover, and so are unfinished files and
+// empty directories.
+func (l *lab) unreferenced(named map[string]bool, left leftovers) (kept int, bad []string) {
+	bad = left.bad
+	err := filepath.WalkDir(filepath.Join(l.dir, "warehouse"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		job := jobOf(path)
+		if job == "" || named[path] {
+			return nil
+		}
+		if d.IsDir() {
+			entries, err := os.ReadDir(path)
+			if err != nil || len(entries) > 0 {
+				return err
+			}
+		}
+		if left.kept[job] != "" {
+			kept++
+			return nil
+		}
+		bad = append(bad, path+" is in no snapshot, and nothing keeps it")
+		return nil
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return kept, bad
+}
+
+// jobOf is the job below whose prefix a path lies, empty for none.
+func jobOf(path string) string {
+	for part := range strings.SplitSeq(filepath.ToSlash(path), "/") {
+		if strings.HasPrefix(part, "j-") {
+			return part
+		}
+	}
+	return ""
+}
