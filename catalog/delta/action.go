@@ -120,9 +120,11 @@ type CommitInfo struct {
 	OperationMetrics    map[string]string `json:"operationMetrics,omitempty"`
 	EngineInfo          string            `json:"engineInfo,omitempty"`
 	TxnID               string            `json:"txnId,omitempty"`
-	// Tokens and Ledger are Firn's: the commit units of this commit, and those
+	// Tokens, Units and Ledger are Firn's: the commit units of this commit
+	// (token=digest, …), their numbers (rows/files/bytes/job, …), and the tokens
 	// of the commits before it.
 	Tokens string `json:"firn.tokens,omitempty"`
+	Units  string `json:"firn.units,omitempty"`
 	Ledger string `json:"firn.ledger,omitempty"`
 }
 
@@ -137,7 +139,8 @@ func (c *CommitInfo) UnmarshalJSON(b []byte) error {
 	for name, into := range map[string]any{
 		"timestamp": &c.Timestamp, "inCommitTimestamp": &c.InCommitTimestamp, "operation": &c.Operation,
 		"readVersion": &c.ReadVersion, "isolationLevel": &c.IsolationLevel,
-		"isBlindAppend": &c.IsBlindAppend, "engineInfo": &c.EngineInfo, "txnId": &c.TxnID, "firn.tokens": &c.Tokens, "firn.ledger": &c.Ledger,
+		"isBlindAppend": &c.IsBlindAppend, "engineInfo": &c.EngineInfo, "txnId": &c.TxnID, "firn.tokens": &c.Tokens,
+		"firn.units": &c.Units, "firn.ledger": &c.Ledger,
 	} {
 		if v, ok := raw[name]; ok {
 			_ = json.Unmarshal(v, into) // of another type: as if absent

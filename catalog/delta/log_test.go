@@ -206,6 +206,30 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// TestUpdateOfALongTail: a table that gets no checkpoints isn't read anew each
+// time, and one that does is.
+func TestUpdateOfALongTail(t *testing.T) {
+	tt := newTestTable(t, nil)
+	line := func(v int64) { tt.write(commitName(v), fmt.Sprintf(`{"txn":{"appId":"a","version":%d}}`, v)) }
+	for v := int64(1); v <= updateTail+5; v++ {
+		line(v)
+	}
+	s := tt.snapshot(Latest)
+	line(s.Version() + 1)
+	tt.store.ops = nil
+	next, err := s.Update(t.Context())
+	if err != nil || next.Version() != s.Version()+1 || len(tt.store.ops) > 5 {
+		t.Errorf("version %d, %v: it took %v", next.Version(), err, tt.store.ops)
+	}
+	if err := next.Checkpoint(t.Context(), CheckpointOptions{Now: testTime}); err != nil {
+		t.Fatal(err)
+	}
+	line(next.Version() + 1)
+	if next, err = next.Update(t.Context()); err != nil || len(next.Commits()) != 1 {
+		t.Errorf("%d commits after the checkpoint, %v", len(next.Commits()), err)
+	}
+}
+
 func TestPutAndSettle(t *testing.T) {
 	tt := newTestTable(t, nil)
 	content := func(id string) []byte {

@@ -193,7 +193,7 @@ const (
 	// log is listed.
 	updateProbes = 10
 	// updateTail is how many commits a snapshot may consist of before it's read
-	// anew, from a newer checkpoint.
+	// anew from a newer checkpoint, if there is one.
 	updateTail = 200
 )
 
@@ -201,8 +201,17 @@ const (
 // nothing changed. A table that was made anew in its place is noticed: its version
 // isn't the same file any more.
 func (s *Snapshot) Update(ctx context.Context) (*Snapshot, error) {
-	if len(s.seg.commits) == 0 || len(s.seg.commits) > updateTail {
+	if len(s.seg.commits) == 0 {
 		return s.log.Snapshot(ctx, Latest)
+	}
+	if len(s.seg.commits) > updateTail {
+		h, ok, err := s.log.readHint(ctx)
+		if err != nil {
+			return nil, newError(commit.CodeStorage, "read", s.log.root, err)
+		}
+		if ok && h.Version > s.checkpointVersion() {
+			return s.log.Snapshot(ctx, Latest)
+		}
 	}
 	stop := func([]byte) error { return errStop }
 	same, err := s.log.readLines(ctx, commitName(s.seg.version), stop)
@@ -226,6 +235,13 @@ func (s *Snapshot) Update(ctx context.Context) (*Snapshot, error) {
 		seg.commits = append(seg.commits, logFile{name: commitName(seg.version), version: seg.version, kind: kindCommit})
 	}
 	return s.log.Snapshot(ctx, Latest)
+}
+
+func (s *Snapshot) checkpointVersion() int64 {
+	if s.seg.checkpoint == nil {
+		return -1
+	}
+	return s.seg.checkpoint.version
 }
 
 // Version is the snapshot's version.

@@ -174,7 +174,10 @@ type faultStore struct {
 	// fail is asked before each operation, lose after each write that landed.
 	fail func(op, uri string) error
 	lose func(uri string) error
-	ops  []string
+	// block is called before an object is created, putting is what was put last.
+	block   func(ctx context.Context)
+	putting []byte
+	ops     []string
 }
 
 func (s *faultStore) before(op, uri string) error {
@@ -198,10 +201,16 @@ func (s *faultStore) Create(ctx context.Context, uri string) (objstore.Writer, e
 	if err := s.before("create", uri); err != nil {
 		return nil, err
 	}
+	if s.block != nil {
+		s.block(ctx)
+	}
 	return s.Store.Create(ctx, uri)
 }
 
 func (s *faultStore) PutIfAbsent(ctx context.Context, uri string, data []byte) error {
+	s.mu.Lock()
+	s.putting = data
+	s.mu.Unlock()
 	if err := s.before("put", uri); err != nil {
 		return err
 	}

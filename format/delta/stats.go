@@ -300,6 +300,16 @@ func widen(v any) any {
 	return v
 }
 
+// ParseBound reads a bound of a type as BoundJSON writes it. Unlike ParseStats it
+// takes a timestamp literally, and what doesn't fit the type is an error.
+func ParseBound(raw json.RawMessage, t Type) (any, error) {
+	v := readBound(raw, t)
+	if v == nil {
+		return nil, fmt.Errorf("%.80q is no bound of type %v", raw, t)
+	}
+	return v, nil
+}
+
 // readBound gives the value of a bound, or nil when it is none of the type's.
 func readBound(raw json.RawMessage, t Type) any {
 	if len(raw) == 0 || !bounded(t) {
