@@ -417,3 +417,18 @@ func TestPlanIsKeptWithoutCredentials(t *testing.T) {
 		t.Errorf("a table that is gone is reached by %v", s)
 	}
 }
+
+// The pause between two answers about a job ends with the job, and with the call.
+func TestPauseEndsWithTheJob(t *testing.T) {
+	j := newJob(submission{}, time.Now())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := untilPublished(ctx, j, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call that was given up: %v", err)
+	}
+	if err := untilPublished(ctx, j, 0); err != nil {
+		t.Errorf("no pause is left: %v", err)
+	}
+	close(j.published)
+	must(t, untilPublished(t.Context(), j, time.Hour))
+}
