@@ -13,9 +13,10 @@ import (
 type Config struct {
 	// Name is the first part of the names of its tables.
 	Name string
-	// Type is "sql" (SQLite) or "rest".
+	// Type is "sql" (SQLite or PostgreSQL) or "rest".
 	Type string
-	// URI is a path or sqlite:///path for "sql", and http(s)://… for "rest".
+	// URI is a path, sqlite:///path or postgresql://user@host/database for
+	// "sql", and http(s)://… for "rest".
 	URI string
 	// Warehouse is where new tables are put: a URI or an absolute path for
 	// "sql", the server's name for it for "rest".
@@ -39,18 +40,15 @@ func (c Config) storage() map[string]string {
 	return objstore.FromStorage(m).Storage()
 }
 
-func (c Config) check(seen map[string]bool) error {
+func (c Config) check() error {
 	switch {
 	case c.Name == "":
 		return configError(c.Name, errors.New("it has no name"))
 	case strings.ContainsAny(c.Name, "./\x00"):
 		return configError(c.Name, errors.New("a name can't hold a dot or a slash"))
-	case seen[c.Name]:
-		return configError(c.Name, errors.New("the name stands twice"))
 	case c.URI == "":
 		return configError(c.Name, errors.New("it has no uri"))
 	}
-	seen[c.Name] = true
 	return nil
 }
 

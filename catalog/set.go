@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/apache/iceberg-go/table"
 
@@ -41,15 +44,40 @@ type entry struct {
 	backend backend
 	store   objstore.Store
 	storage map[string]string
+	// created: by a statement.
+	created bool
+	// report is what its check found last; nil for none.
+	report atomic.Pointer[sql.CatalogReport]
 }
 
-// Set is the open catalogs by name. It implements sql.Catalogs and is safe for
-// concurrent use.
-type Set struct {
-	names   []string
-	entries map[string]*entry
+// Options open a Set.
+type Options struct {
+	// Configs are the catalogs of the configuration.
+	Configs []Config
+	// State is the file that keeps the catalogs that statements make and the
+	// results of checks; empty keeps nothing. One Set at a time uses it.
+	State string
+	// CreateTypes are the types of catalogs that statements may make.
+	CreateTypes []string
+	// Secrets is what the properties of such catalogs may refer to.
+	Secrets config.SecretSources
+}
 
-	mu sync.Mutex
+// Set is the open catalogs by name. It implements sql.Catalogs and
+// sql.CatalogAdmin, and is safe for concurrent use.
+type Set struct {
+	options Options
+	// admin is held by who changes the state.
+	admin sync.Mutex
+	state state
+
+	mu      sync.Mutex
+	entries map[string]*entry
+	// closed are catalogs that statements made and that couldn't be opened
+	// again: they are tried at each use.
+	closed map[string]savedDef
+	// dropped are catalogs that may still be in use.
+	dropped []*entry
 	// tables is what is known of each table, so that pinning one that didn't
 	// change, or that a commit of ours changed, parses nothing.
 	tables map[string]*iceberg.Shared
@@ -57,24 +85,72 @@ type Set struct {
 
 var _ sql.Catalogs = (*Set)(nil)
 
-// Open opens every configured catalog. The caller closes the Set.
+// Open opens every configured catalog and keeps no state. The caller closes the
+// Set.
 func Open(ctx context.Context, configs []Config) (*Set, error) {
-	s := &Set{entries: map[string]*entry{}, tables: map[string]*iceberg.Shared{}}
-	names := map[string]bool{}
-	for _, c := range configs {
-		e, err := openEntry(ctx, c, names)
+	return OpenWith(ctx, Options{Configs: configs})
+}
+
+// OpenWith opens every configured catalog, and those that statements made before.
+// One of the latter that can't be opened fails what uses it, until it can; where
+// both have a name, the configuration's is meant. The caller closes the Set.
+func OpenWith(ctx context.Context, o Options) (*Set, error) {
+	s := &Set{options: o, entries: map[string]*entry{}, closed: map[string]savedDef{}, tables: map[string]*iceberg.Shared{}}
+	var err error
+	if s.state, err = loadState(o.State); err != nil {
+		return nil, err
+	}
+	for _, c := range o.Configs {
+		var e *entry
+		if s.entries[c.Name] != nil {
+			err = configError(c.Name, errors.New("the name stands twice"))
+		} else {
+			e, err = openEntry(ctx, c)
+		}
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		s.names = append(s.names, c.Name)
-		s.entries[c.Name] = e
+		s.add(e)
 	}
-	slices.Sort(s.names)
+	for name, d := range s.state.Catalogs {
+		if s.entries[name] == nil {
+			if err := s.reopen(ctx, name, d); err != nil {
+				s.closed[name] = d
+			}
+		}
+	}
 	return s, nil
 }
 
-func openEntry(ctx context.Context, c Config, names map[string]bool) (*entry, error) {
-	if err := c.check(names); err != nil {
+// add makes a catalog known, with what its last check found if it is still the
+// same. s.mu is held, or nobody else has s yet.
+func (s *Set) add(e *entry) {
+	if c, ok := s.state.Checks[e.config.Name]; ok && c.Identity == e.config.identity() {
+		e.report.Store(&c.Report)
+	}
+	s.entries[e.config.Name] = e
+	delete(s.closed, e.config.Name)
+}
+
+// reopen opens a catalog that a statement made.
+func (s *Set) reopen(ctx context.Context, name string, d savedDef) error {
+	c, err := d.config(ctx, name, s.options.Secrets)
+	if err != nil {
+		return err
+	}
+	e, err := openEntry(ctx, c)
+	if err != nil {
+		return err
+	}
+	e.created = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(e)
+	return nil
+}
+
+func openEntry(ctx context.Context, c Config) (*entry, error) {
+	if err := c.check(); err != nil {
 		return nil, err
 	}
 	e := &entry{config: c, storage: c.storage()}
@@ -96,26 +172,76 @@ func openEntry(ctx context.Context, c Config, names map[string]bool) (*entry, er
 
 // Close releases the catalogs' connections.
 func (s *Set) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var errs []error
-	for _, e := range s.entries {
+	for _, e := range append(slices.Collect(maps.Values(s.entries)), s.dropped...) {
 		errs = append(errs, e.backend.Close())
 	}
 	return errors.Join(errs...)
 }
 
+// names are those of all catalogs, sorted. s.mu is held.
+func (s *Set) names() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(s.entries)), maps.Keys(s.closed))
+	slices.Sort(names)
+	return names
+}
+
+// reopenTimeout bounds another try to open a catalog.
+const reopenTimeout = 20 * time.Second
+
 func (s *Set) entry(op, name string) (*entry, error) {
-	if e, ok := s.entries[name]; ok {
+	e, closed, names := s.look(name)
+	if closed {
+		if err := s.again(name); err != nil {
+			return nil, err
+		}
+		e, _, names = s.look(name)
+	}
+	if e != nil {
 		return e, nil
 	}
-	err := &commit.Error{Code: commit.CodeCatalogUnknown, Op: op, Object: name, Cause: errors.New("no catalog of that name is configured")}
-	if err.Hint = suggest(name, s.names, ""); err.Hint == "" {
-		err.Hint = "Configured are: " + strings.Join(s.names, ", ") + "."
+	return nil, unknown(op, name, names)
+}
+
+// look finds a catalog; closed says that it is one that has to be opened again.
+func (s *Set) look(name string) (e *entry, closed bool, names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, closed = s.closed[name]
+	return s.entries[name], closed, s.names()
+}
+
+// again tries to open a catalog that couldn't be opened before.
+func (s *Set) again(name string) error {
+	s.admin.Lock()
+	defer s.admin.Unlock()
+	s.mu.Lock()
+	d, closed := s.closed[name]
+	s.mu.Unlock()
+	if !closed {
+		return nil
 	}
-	return nil, err
+	ctx, cancel := context.WithTimeout(context.Background(), reopenTimeout)
+	defer cancel()
+	return s.reopen(ctx, name, d)
+}
+
+func unknown(op, name string, names []string) error {
+	err := &commit.Error{Code: commit.CodeCatalogUnknown, Op: op, Object: name, Cause: errors.New("no catalog of that name is configured")}
+	if err.Hint = suggest(name, names, ""); err.Hint == "" {
+		err.Hint = "Configured are: " + strings.Join(names, ", ") + "."
+	}
+	return err
 }
 
 // Catalogs implements sql.Catalogs.
-func (s *Set) Catalogs(context.Context) ([]string, error) { return slices.Clone(s.names), nil }
+func (s *Set) Catalogs(context.Context) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names(), nil
+}
 
 // Namespaces implements sql.Catalogs.
 func (s *Set) Namespaces(ctx context.Context, catalog string, parent []string) ([][]string, error) {

@@ -31,7 +31,7 @@ func (s *Set) OpenTable(_ context.Context, name commit.TableName) (commit.Table,
 
 // open makes the driver of a table with what is known of it.
 func (s *Set) open(e *entry, name commit.TableName) *iceberg.Table {
-	return iceberg.Open(iceberg.Options{Name: name, Attach: e.backend.Attach(name), Store: e.store, Shared: s.shared(name)})
+	return iceberg.Open(iceberg.Options{Name: name, Attach: e.backend.Attach(name), Store: e.store, Shared: s.shared(name), NoSeat: e.noSeat})
 }
 
 func (s *Set) shared(name commit.TableName) *iceberg.Shared {

@@ -162,6 +162,14 @@ const (
 	CodeTableDefinition Code = "FIRN-5013"
 	// CodeManifestInvalid: data file can't be committed.
 	CodeManifestInvalid Code = "FIRN-5014"
+	// CodeCatalogExists: catalog exists already.
+	CodeCatalogExists Code = "FIRN-5015"
+	// CodeCatalogNotAllowed: catalog statement not allowed.
+	CodeCatalogNotAllowed Code = "FIRN-5016"
+	// CodeCatalogUnfit: catalog isn't fit for writes.
+	CodeCatalogUnfit Code = "FIRN-5017"
+	// CodeCatalogCheck: catalog check not finished.
+	CodeCatalogCheck Code = "FIRN-5018"
 	// CodeStorage: storage failed.
 	CodeStorage Code = "FIRN-5500"
 	// CodeStorageNotFound: file not found.
@@ -338,6 +346,10 @@ var codeInfos = map[Code]CodeInfo{
 	CodeMetadataInvalid:         {Code: CodeMetadataInvalid, Kind: "failed", Title: "table metadata not readable", Cause: "A metadata file of the table is missing, damaged or breaks the format's rules.", Hint: "Check the file that the message names. If the catalog points to a file that is gone, register an older metadata file with `firn table register`."},
 	CodeTableDefinition:         {Code: CodeTableDefinition, Kind: "invalid", Title: "table definition not accepted", Cause: "The schema, partition spec or a property of the new table breaks the format's rules.", Hint: "The message names the part; correct the statement."},
 	CodeManifestInvalid:         {Code: CodeManifestInvalid, Kind: "invalid", Title: "data file can't be committed", Cause: "The description of a data file doesn't fit the table's schema or partition spec.", Hint: "This is a fault of the writer of the file; the message names the file. Nothing was committed."},
+	CodeCatalogExists:           {Code: CodeCatalogExists, Kind: "invalid", Title: "catalog exists already", Cause: "The scheduler has a catalog of that name, by its configuration or by an earlier statement.", Hint: "Use another name, or CREATE CATALOG IF NOT EXISTS."},
+	CodeCatalogNotAllowed:       {Code: CodeCatalogNotAllowed, Kind: "permission", Title: "catalog statement not allowed", Cause: "The scheduler's configuration doesn't let statements make catalogs of this type.", Hint: "The scheduler's administrator allows it by create_catalog in the configuration file."},
+	CodeCatalogUnfit:            {Code: CodeCatalogUnfit, Kind: "invalid", Title: "catalog isn't fit for writes", Cause: "`firn catalog check` found that commits to this catalog can get lost, so that Firn writes nothing there.", Hint: "`firn catalog check` shows the probes. Repair or upgrade the catalog and check it again."},
+	CodeCatalogCheck:            {Code: CodeCatalogCheck, Kind: "failed", Title: "catalog check not finished", Cause: "A probe of the catalog got no answer that it could be judged by. What was known of the catalog before still counts.", Hint: "The last lines of the check name the probe and the answer. See that the catalog is up, and that the scheduler's credentials may make namespaces and tables, and check it again."},
 	CodeStorage:                 {Code: CodeStorage, Kind: "failed", Title: "storage failed", Cause: "A file or object could not be read or written; the message has the store's own words.", Hint: "Check that the store is up and reachable from this machine, then run the statement again."},
 	CodeStorageNotFound:         {Code: CodeStorageNotFound, Kind: "not_found", Title: "file not found", Cause: "No file or object of that name is there.", Hint: "Check the path. If it belongs to a table, something outside Firn may have deleted it."},
 	CodeStorageExists:           {Code: CodeStorageExists, Kind: "failed", Title: "file exists already", Cause: "The name is taken, and Firn never overwrites a file.", Hint: "Use another name, or remove the file if nothing needs it any more."},

@@ -51,6 +51,12 @@ func (a *Analyzer) RunCatalogStatement(ctx context.Context, st Statement, sessio
 		if catalog, ns, err = a.completeNamespace(ctx, body.Name.Parts(), session); err == nil {
 			err = a.Catalogs.DropNamespace(ctx, catalog, ns, body.IfExists)
 		}
+	case *CreateCatalog:
+		err = a.createCatalog(ctx, body)
+	case *DropCatalog:
+		err = a.dropCatalog(ctx, body, &r.Session)
+	case *CheckCatalog:
+		err = a.checkCatalog(ctx, body, &r)
 	case *Show:
 		err = a.show(ctx, body, session, &r)
 	case *ShowCreateTable:
@@ -131,15 +137,7 @@ func namespaceOf(parts []string) []string {
 func (a *Analyzer) show(ctx context.Context, s *Show, session plan.Session, r *Result) error {
 	switch s.What {
 	case "catalogs":
-		names, err := a.Catalogs.Catalogs(ctx)
-		if err != nil {
-			return err
-		}
-		r.Columns = []string{"catalog"}
-		for _, n := range names {
-			r.Rows = append(r.Rows, []any{n})
-		}
-		return nil
+		return a.showCatalogs(ctx, r)
 	case "namespaces":
 		catalog, parent, err := a.place(ctx, s.In, session, true)
 		if err != nil {

@@ -38,6 +38,9 @@ func (a *Analyzer) bindInsert(ctx context.Context, src *source, in *Insert, sess
 	if err != nil {
 		return nil, placed(src, in.Target[0].Offset, err)
 	}
+	if err := a.writable(ctx, name); err != nil {
+		return nil, placed(src, in.Target[0].Offset, err)
+	}
 	pinned, err := a.Catalogs.Pin(ctx, name)
 	if err != nil {
 		return nil, placed(src, in.Target[0].Offset, err)

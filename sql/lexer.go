@@ -51,15 +51,21 @@ func snippet(text string, column int) string {
 // line with a caret follows it.
 func (s *source) errorAt(code commit.Code, op string, offset int, cause, hint string) *commit.Error {
 	line, column, text := s.place(offset)
-	if hint != "" {
+	if secretive.MatchString(s.text) {
+		text = ""
+	}
+	if hint != "" && text != "" {
 		hint += "\n"
+	}
+	if text != "" {
+		hint += snippet(text, column)
 	}
 	return &commit.Error{
 		Code:   code,
 		Op:     op,
 		Object: fmt.Sprintf("at line %d, column %d", line, column),
 		Cause:  errors.New(cause),
-		Hint:   hint + snippet(text, column),
+		Hint:   hint,
 	}
 }
 

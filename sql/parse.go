@@ -8,7 +8,7 @@ import (
 )
 
 // supported lists the statements there are, for messages.
-const supported = "Firn runs CREATE and DROP of TABLE and NAMESPACE, SHOW, DESCRIBE, USE, INSERT INTO, SELECT and EXPLAIN."
+const supported = "Firn runs CREATE and DROP of TABLE, NAMESPACE and CATALOG, CHECK CATALOG, SHOW, DESCRIBE, USE, INSERT INTO, SELECT and EXPLAIN."
 
 // Parse splits a script at its semicolons and parses each statement. Empty
 // statements are left out, so the result may be empty. An error is a
@@ -102,7 +102,11 @@ func (p *parser) unexpected(want string) error {
 	if t.kind == 0 {
 		return p.src.syntax(t.start, "the statement ends where "+want+" was expected", "")
 	}
-	return p.src.syntax(t.start, fmt.Sprintf("expected %s, found %s", want, shorten(p.src.text[t.start:t.end])), "")
+	found := shorten(p.src.text[t.start:t.end])
+	if t.kind != tokenOther && secretive.MatchString(p.src.text) {
+		found = "something else"
+	}
+	return p.src.syntax(t.start, fmt.Sprintf("expected %s, found %s", want, found), "")
 }
 
 func shorten(s string) string {
@@ -177,6 +181,8 @@ func (p *parser) statement() (Body, error) {
 		return p.drop()
 	case p.accept("SHOW"):
 		return p.show()
+	case p.accept("CHECK"):
+		return p.checkCatalog()
 	case t.word("DESCRIBE", "DESC"):
 		return p.describe()
 	case p.accept("USE"):

@@ -247,9 +247,9 @@ func TestParseErrors(t *testing.T) {
 		{"CREATE VIEW v AS SELECT 1", "line 1, column 8", "CREATE VIEW isn't supported", ""},
 		{"CREATE OR REPLACE TABLE t (a INT)", "line 1, column 8", "CREATE OR REPLACE", ""},
 		{"CREATE TEMP TABLE t (a INT)", "line 1, column 8", "CREATE TEMP", ""},
-		{"CREATE", "line 1, column 7", "ends where TABLE or NAMESPACE", ""},
+		{"CREATE", "line 1, column 7", "ends where TABLE, NAMESPACE or CATALOG", ""},
 		{"DROP VIEW v", "line 1, column 6", "DROP VIEW", ""},
-		{"DROP", "line 1, column 5", "ends where TABLE or NAMESPACE", ""},
+		{"DROP", "line 1, column 5", "ends where TABLE, NAMESPACE or CATALOG", ""},
 		// tables
 		{"CREATE TABLE t", "line 1, column 15", "ends where ( and the columns", ""},
 		{"CREATE TABLE t AS SELECT 1", "line 1, column 16", "CREATE TABLE … AS", "then INSERT"},
@@ -293,6 +293,11 @@ func TestParseErrors(t *testing.T) {
 		{"DROP TABLE t PURGE", "line 1, column 14", "PURGE", "stay"},
 		{"DROP TABLE t, u", "line 1, column 13", "expected the end of the statement, found ,", ""},
 		// looking
+		{"CREATE CATALOG x", "line 1, column 17", "ends where WITH (type", ""},
+		{"CREATE CATALOG x WITH ()", "line 1, column 24", "expected a property's key, found )", ""},
+		{"CREATE CATALOG x USING delta WITH (a = 'b')", "line 1, column 24", "expected ICEBERG", ""},
+		{"DROP CATALOG", "line 1, column 13", "ends where the name of a catalog", ""},
+		{"CHECK lake", "line 1, column 7", "expected CATALOG", ""},
 		{"SHOW", "line 1, column 5", "ends where CATALOGS", ""},
 		{"SHOW FUNCTIONS", "line 1, column 6", "SHOW FUNCTIONS isn't supported", ""},
 		{"SHOW TABLES LIKE 'a%'", "line 1, column 13", "expected the end of the statement", ""},

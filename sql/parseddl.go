@@ -17,7 +17,7 @@ var unsupportedHints = map[string]string{
 	"COPY":     "INSERT INTO t SELECT … FROM 'file.parquet' loads a file.",
 	"IMPORT":   "INSERT INTO t SELECT … FROM 'file.parquet' loads a file.",
 	"LOAD":     "Extensions can't be loaded.", "INSTALL": "Extensions can't be installed.",
-	"ATTACH": "Catalogs are configured on the scheduler.", "DETACH": "Catalogs are configured on the scheduler.",
+	"ATTACH": "CREATE CATALOG adds a catalog.", "DETACH": "DROP CATALOG removes a catalog.",
 	"SET": "Settings are the scheduler's; USE sets the catalog and namespace.", "RESET": "Settings are the scheduler's.",
 	"PRAGMA": "DESCRIBE and SHOW tell about tables.", "CALL": "Procedures can't be called.",
 	"BEGIN": "Each statement is its own transaction.", "START": "Each statement is its own transaction.",
@@ -46,6 +46,8 @@ func (p *parser) create() (Body, error) {
 		return p.createTable()
 	case p.accept("NAMESPACE"), p.accept("SCHEMA"), p.accept("DATABASE"):
 		return p.createNamespace()
+	case p.accept("CATALOG"):
+		return p.createCatalog()
 	case t.word("OR"):
 		return nil, p.refuse(t.start, "CREATE OR REPLACE isn't supported", "DROP TABLE first, or CREATE TABLE IF NOT EXISTS.")
 	case t.word("TEMP", "TEMPORARY", "EXTERNAL"):
@@ -53,7 +55,7 @@ func (p *parser) create() (Body, error) {
 	case t.kind == tokenWord:
 		return nil, p.refuse(t.start, "CREATE "+shorten(strings.ToUpper(t.text))+" isn't supported", supported)
 	}
-	return nil, p.unexpected("TABLE or NAMESPACE")
+	return nil, p.unexpected("TABLE, NAMESPACE or CATALOG")
 }
 
 func (p *parser) ifNotExists() (bool, error) {
@@ -98,12 +100,15 @@ func (p *parser) createNamespace() (Body, error) {
 
 func (p *parser) drop() (Body, error) {
 	t := p.peek(0)
+	if p.accept("CATALOG") {
+		return p.dropCatalog()
+	}
 	table := p.accept("TABLE")
 	if !table && !p.accept("NAMESPACE") && !p.accept("SCHEMA") && !p.accept("DATABASE") {
 		if t.kind == tokenWord {
 			return nil, p.refuse(t.start, "DROP "+shorten(strings.ToUpper(t.text))+" isn't supported", supported)
 		}
-		return nil, p.unexpected("TABLE or NAMESPACE")
+		return nil, p.unexpected("TABLE, NAMESPACE or CATALOG")
 	}
 	ifExists := p.accept("IF")
 	if ifExists && !p.accept("EXISTS") {

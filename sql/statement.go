@@ -17,8 +17,8 @@ type Statement struct {
 }
 
 // Body is what a statement says: one of *Insert, *Select, *CreateTable,
-// *DropTable, *CreateNamespace, *DropNamespace, *Show, *ShowCreateTable,
-// *Describe, *Use and *Explain.
+// *DropTable, *CreateNamespace, *DropNamespace, *CreateCatalog, *DropCatalog,
+// *CheckCatalog, *Show, *ShowCreateTable, *Describe, *Use and *Explain.
 type Body interface{ kind() string }
 
 // Ident is one identifier.

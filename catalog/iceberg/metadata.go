@@ -30,6 +30,7 @@ type Metadata struct {
 	meta    table.Metadata
 	pointer string
 	swaps   bool
+	noSeat  func() string
 	// base and added are set in metadata that was built here: base with one
 	// more snapshot.
 	base  *Metadata

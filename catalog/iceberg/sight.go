@@ -124,6 +124,11 @@ func (m *Metadata) Firm() int64 {
 // a parent: such a request can land whenever the branch has no head, however many
 // numbers were taken since (commit protocol B2).
 func (m *Metadata) NoSeat(branch string) string {
+	if m.noSeat != nil && !m.swaps {
+		if why := m.noSeat(); why != "" {
+			return why
+		}
+	}
 	switch v := m.meta.Version(); {
 	case m.swaps:
 		return ""

@@ -25,6 +25,9 @@ type Options struct {
 	Shared *Shared
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
+	// NoSeat says why the catalog's requests claim no seat, in half a sentence;
+	// empty, or a nil func, for a catalog whose do. It is asked each time.
+	NoSeat func() string
 }
 
 // Shared keeps the metadata that was read last of one table, so that a driver
@@ -67,6 +70,7 @@ type Table struct {
 	store  objstore.Store
 	shared *Shared
 	now    func() time.Time
+	noSeat func() string
 
 	// current is what the last Read returned.
 	current *Metadata
@@ -89,7 +93,7 @@ func Open(o Options) *Table {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Table{name: o.Name, attach: o.Attach, store: o.Store, shared: o.Shared, now: o.Now, merger: merger{store: o.Store}}
+	return &Table{name: o.Name, attach: o.Attach, store: o.Store, shared: o.Shared, now: o.Now, noSeat: o.NoSeat, merger: merger{store: o.Store}}
 }
 
 // Read implements commit.Table.
@@ -143,7 +147,9 @@ func (t *Table) resolve(ctx context.Context, l Loaded) (*Metadata, error) {
 			return nil, newError(commit.CodeMetadataInvalid, "read table", t.name.String(), err)
 		}
 	}
-	return newMetadata(t.name, meta, l.Pointer, t.attach.Swaps()), nil
+	m := newMetadata(t.name, meta, l.Pointer, t.attach.Swaps())
+	m.noSeat = t.noSeat
+	return m, nil
 }
 
 // Send implements commit.Table. When the catalog acknowledged the commit, the

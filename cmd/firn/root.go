@@ -13,7 +13,7 @@ import (
 func (a *app) rootCommand() *cobra.Command {
 	root := group("firn", "Distributed writes into lake tables with one atomic commit, exactly once",
 		a.schedulerCommand(), a.executorCommand(), a.devCommand(), a.sqlCommand(),
-		a.jobCommand(), a.tableCommand(), a.commitCommand(), a.tokenCommand(), a.errorCommand(), a.versionCommand(), a.helper())
+		a.jobCommand(), a.tableCommand(), a.commitCommand(), a.catalogCommand(), a.tokenCommand(), a.configCommand(), a.errorCommand(), a.versionCommand(), a.helper())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.applyFlags(cmd) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -33,8 +33,14 @@ func (a *app) applyFlags(cmd *cobra.Command) error {
 			path = env
 		}
 		if path != "" {
+			load := config.LoadScheduler
+			if _, ok := cmd.Annotations[noSecrets]; ok {
+				load = func(path string, _ func(string) (string, bool)) (config.Scheduler, error) {
+					return config.ReadScheduler(path)
+				}
+			}
 			var err error
-			if a.file, err = config.LoadScheduler(path, a.getenv); err != nil {
+			if a.file, err = load(path, a.getenv); err != nil {
 				return err
 			}
 		}

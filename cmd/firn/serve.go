@@ -72,7 +72,7 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 	if cfg.Logger, err = a.logger(cmd); err != nil {
 		return err
 	}
-	cfg.LocalAllow, cfg.Executors = a.file.Sources.Local.Allow, a.file.Executors
+	cfg.LocalAllow, cfg.Executors, cfg.CreateCatalog = a.file.Sources.Local.Allow, a.file.Executors, a.file.CreateCatalog
 	for name, c := range a.file.Catalogs {
 		cfg.Catalogs = append(cfg.Catalogs, catalog.Config{
 			Name: name, Type: c.Type, URI: c.URI, Warehouse: c.Warehouse, Properties: c.Properties,

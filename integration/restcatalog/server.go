@@ -30,6 +30,7 @@ type Server struct {
 	db   *sql.DB
 	cat  *icesql.Catalog
 	mu   sync.Mutex
+	lies Lies
 }
 
 // NewServer makes a catalog whose database and warehouse are in dir. Close ends
@@ -100,6 +101,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(*http.Req
 		status, kind = http.StatusConflict, "NamespaceNotEmptyException"
 	case errors.Is(err, table.ErrCommitFailed), errors.Is(err, errRequirement):
 		status, kind = http.StatusConflict, "CommitFailedException"
+		if r.Method == http.MethodPost && s.lies.ConflictStatus != 0 {
+			status, kind = s.lies.ConflictStatus, "MadeUp"
+		}
 	default:
 		status, kind = http.StatusBadRequest, "BadRequestException"
 	}
@@ -201,7 +205,10 @@ func shown(t *table.Table) any {
 
 func (s *Server) loadTable(r *http.Request) (any, error) {
 	t, err := s.cat.LoadTable(r.Context(), ident(r))
-	return shown(t), err
+	if err != nil {
+		return nil, err
+	}
+	return s.told(shown(t))
 }
 
 func (s *Server) dropTable(r *http.Request) (any, error) {
@@ -213,10 +220,14 @@ func (s *Server) commit(r *http.Request) (any, error) {
 		Requirements table.Requirements `json:"requirements"`
 		Updates      table.Updates      `json:"updates"`
 	}
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+	t, err := s.cat.LoadTable(r.Context(), ident(r))
+	if err != nil {
 		return nil, err
 	}
-	t, err := s.cat.LoadTable(r.Context(), ident(r))
+	raw, err := s.heard(r.Body, t.Metadata())
+	if err == nil {
+		err = json.Unmarshal(raw, &in)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	c.scheduler, err = StartScheduler(ctx, SchedulerConfig{
 		Dir: cfg.Dir, Listen: cfg.Listen, Dispatch: cfg.Dispatch, Catalogs: cfg.Catalogs, OwnToken: c.token,
 		// The whole disk: the user who runs this process can read it anyway.
-		LocalAllow: []string{"/"}, EndJobs: true, Logger: cfg.Logger.With(slog.String("role", "scheduler")),
+		LocalAllow: []string{"/"}, EndJobs: true, AnyCatalog: true, Logger: cfg.Logger.With(slog.String("role", "scheduler")),
 	})
 	if err != nil {
 		return nil, err

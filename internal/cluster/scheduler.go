@@ -31,6 +31,10 @@ type SchedulerConfig struct {
 	Dispatch string
 	// Catalogs default to DefaultCatalogs(Dir).
 	Catalogs []catalog.Config
+	// CreateCatalog says what statements may do about catalogs; AnyCatalog
+	// allows everything.
+	CreateCatalog config.CreateCatalog
+	AnyCatalog    bool
 	// LocalAllow are the directories that executors may read sources from.
 	LocalAllow []string
 	// Executors says how executors are waited for; zero values stand for the
@@ -86,7 +90,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 			return nil, failed("find directory", cfg.Dir, err)
 		}
 	}
-	catalogs, err := catalog.Open(ctx, cfg.Catalogs)
+	catalogs, err := catalog.OpenWith(ctx, cfg.catalogs())
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +133,21 @@ func (s *Scheduler) openParser(cfg SchedulerConfig) (sql.TreeParser, sql.Binder,
 	}
 	s.release = append(s.release, func() error { parser.Close(); return nil })
 	return parser, nil, nil
+}
+
+// catalogs are the options of the catalogs.
+func (c SchedulerConfig) catalogs() catalog.Options {
+	o := catalog.Options{
+		Configs: c.Catalogs, State: filepath.Join(c.Dir, "catalogs.json"), CreateTypes: c.CreateCatalog.Types,
+		Secrets: config.SecretSources{
+			Getenv: os.LookupEnv, Any: c.AnyCatalog,
+			Env: c.CreateCatalog.Secrets.Env, Files: c.CreateCatalog.Secrets.Files, Commands: c.CreateCatalog.Secrets.Commands,
+		},
+	}
+	if c.AnyCatalog {
+		o.CreateTypes = []string{"sql", "rest"}
+	}
+	return o
 }
 
 // Close stops the scheduler and then releases what it was built from. ctx bounds

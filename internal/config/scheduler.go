@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +41,8 @@ type Scheduler struct {
 	// AllowAnonymous lets clients and executors in without a token or a
 	// certificate, also from other machines, while no token exists.
 	AllowAnonymous bool `yaml:"allow_anonymous"`
+	// CreateCatalog says what statements may do about catalogs.
+	CreateCatalog CreateCatalog `yaml:"create_catalog"`
 }
 
 // Parked says what becomes of units that were refused and may be driven again.
@@ -113,8 +116,8 @@ type Catalog struct {
 	URI string `yaml:"uri"`
 	// Warehouse is where its tables lie: a URI, or the name of a warehouse of a
 	// REST catalog.
-	Warehouse  string            `yaml:"warehouse"`
-	Properties map[string]string `yaml:"properties"`
+	Warehouse  string     `yaml:"warehouse"`
+	Properties Properties `yaml:"properties"`
 }
 
 // String keeps the secrets of a catalog out of logs.
@@ -142,8 +145,9 @@ const (
 )
 
 // LoadScheduler reads a file. ${NAME} in a catalog's uri, warehouse and
-// properties stands for an environment variable, and a property NAME_file for the
-// content of a file, without its last line break.
+// properties stands for an environment variable; a property NAME_env for a
+// variable too, NAME_file for the content of a file and NAME_command for what a
+// command prints, without its last line break.
 func LoadScheduler(path string, getenv func(string) (string, bool)) (Scheduler, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -156,14 +160,25 @@ func LoadScheduler(path string, getenv func(string) (string, bool)) (Scheduler, 
 	return s, nil
 }
 
-func parseScheduler(raw []byte, getenv func(string) (string, bool)) (Scheduler, error) {
-	var s Scheduler
-	if err := checkKeys(raw, s); err != nil {
-		return s, err
+// ReadScheduler reads a file and nothing that it refers to.
+func ReadScheduler(path string) (Scheduler, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Scheduler{}, bad(path, err, "Check the path given to --config.")
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(raw))
-	dec.KnownFields(true)
-	if err := dec.Decode(&s); err != nil && !errors.Is(err, io.EOF) {
+	s, err := decodeScheduler(raw)
+	if err == nil {
+		err = s.Validate()
+	}
+	if err != nil {
+		return Scheduler{}, bad(path, err, "Correct the file.")
+	}
+	return s, nil
+}
+
+func parseScheduler(raw []byte, getenv func(string) (string, bool)) (Scheduler, error) {
+	s, err := decodeScheduler(raw)
+	if err != nil {
 		return s, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Catalogs)) {
@@ -174,6 +189,20 @@ func parseScheduler(raw []byte, getenv func(string) (string, bool)) (Scheduler, 
 		s.Catalogs[name] = c
 	}
 	return s, s.Validate()
+}
+
+// decodeScheduler reads a file's text as it is.
+func decodeScheduler(raw []byte) (Scheduler, error) {
+	var s Scheduler
+	if err := checkKeys(raw, s); err != nil {
+		return s, err
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	dec.KnownFields(true)
+	if err := dec.Decode(&s); err != nil && !errors.Is(err, io.EOF) {
+		return s, err
+	}
+	return s, nil
 }
 
 // Validate checks every value that is set.
@@ -204,7 +233,7 @@ func (s Scheduler) Validate() error {
 			return fmt.Errorf("%s: %w", d.name, err)
 		}
 	}
-	return errors.Join(s.TLS.validate(), s.Executors.validate())
+	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate())
 }
 
 func (c Catalog) validate(name string) error {
@@ -263,21 +292,16 @@ func (c Catalog) resolve(getenv func(string) (string, bool)) (Catalog, error) {
 		return c, fmt.Errorf("warehouse: %w", err)
 	}
 	props := map[string]string{}
-	for _, key := range slices.Sorted(maps.Keys(c.Properties)) {
-		value, err := expand(c.Properties[key], getenv)
-		if err != nil {
+	for key, value := range c.Properties {
+		if props[key], err = expand(value, getenv); err != nil {
 			return c, fmt.Errorf("properties.%s: %w", key, err)
 		}
-		if plain, ok := strings.CutSuffix(key, "_file"); ok {
-			raw, err := os.ReadFile(value)
-			if err != nil {
-				return c, fmt.Errorf("properties.%s: %w", key, err)
-			}
-			key, value = plain, strings.TrimRight(string(raw), "\r\n")
-		}
-		props[key] = value
 	}
-	c.Properties = props
+	// The file is the administrator's own: it may refer to anything.
+	c.Properties, err = ResolveProperties(context.Background(), props, SecretSources{Getenv: getenv, Any: true})
+	if err != nil {
+		return c, fmt.Errorf("properties.%w", err)
+	}
 	return c, nil
 }
 

@@ -1,0 +1,121 @@
+package sql
+
+import (
+	"regexp"
+	"strings"
+)
+
+// CreateCatalog is CREATE CATALOG. Its properties may hold secrets.
+type CreateCatalog struct {
+	Name        Ident
+	IfNotExists bool
+	Properties  []Property
+}
+
+// DropCatalog is DROP CATALOG.
+type DropCatalog struct {
+	Name     Ident
+	IfExists bool
+}
+
+// CheckCatalog is CHECK CATALOG.
+type CheckCatalog struct{ Name Ident }
+
+func (*CreateCatalog) kind() string { return "CREATE CATALOG" }
+func (*DropCatalog) kind() string   { return "DROP CATALOG" }
+func (*CheckCatalog) kind() string  { return "CHECK CATALOG" }
+
+// secretive finds statements whose strings may be secrets: errors about such a
+// text repeat nothing of it. Words in between are let through rather than missed.
+var secretive = regexp.MustCompile(`(?is)\bcreate\b.*\bcatalog\b`)
+
+// createCatalog reads what follows CREATE CATALOG. A property's key may stand
+// without quotes.
+func (p *parser) createCatalog() (Body, error) {
+	var c CreateCatalog
+	var err error
+	if c.IfNotExists, err = p.ifNotExists(); err != nil {
+		return nil, err
+	}
+	if c.Name, err = p.ident("the name of a catalog"); err != nil {
+		return nil, err
+	}
+	if p.accept("USING") && !p.accept("ICEBERG") {
+		return nil, p.unexpected("ICEBERG")
+	}
+	if !p.accept("WITH") {
+		return nil, p.unexpected("WITH (type = 'rest', uri = '…', …)")
+	}
+	if c.Properties, err = p.looseProperties(); err != nil {
+		return nil, err
+	}
+	return &c, p.end()
+}
+
+// looseProperties are properties whose keys are strings or dotted names.
+func (p *parser) looseProperties() ([]Property, error) {
+	if !p.acceptOther("(") {
+		return nil, p.unexpected("(")
+	}
+	var props []Property
+	seen := map[string]bool{}
+	for {
+		at := p.peek(0)
+		key, err := p.looseKey()
+		if err != nil {
+			return nil, err
+		}
+		if seen[key] {
+			return nil, p.src.syntax(at.start, "the property "+key+" stands twice", "")
+		}
+		seen[key] = true
+		if !p.acceptOther("=") {
+			return nil, p.unexpected("=")
+		}
+		value, err := p.str("the property's value as a string")
+		if err != nil {
+			return nil, err
+		}
+		props = append(props, Property{Key: key, Value: value})
+		if p.acceptOther(")") {
+			return props, nil
+		}
+		if !p.acceptOther(",") {
+			return nil, p.unexpected(", or )")
+		}
+	}
+}
+
+func (p *parser) looseKey() (string, error) {
+	if p.peek(0).kind == tokenString {
+		return p.str("a property's key")
+	}
+	n, err := p.name("a property's key")
+	return strings.Join(n.Parts(), "."), err
+}
+
+// dropCatalog reads what follows DROP CATALOG.
+func (p *parser) dropCatalog() (Body, error) {
+	var d DropCatalog
+	d.IfExists = p.accept("IF")
+	if d.IfExists && !p.accept("EXISTS") {
+		return nil, p.unexpected("EXISTS")
+	}
+	var err error
+	if d.Name, err = p.ident("the name of a catalog"); err != nil {
+		return nil, err
+	}
+	return &d, p.end()
+}
+
+// checkCatalog reads what follows CHECK.
+func (p *parser) checkCatalog() (Body, error) {
+	if !p.accept("CATALOG") {
+		return nil, p.unexpected("CATALOG")
+	}
+	n, err := p.ident("the name of a catalog")
+	if err != nil {
+		return nil, err
+	}
+	return &CheckCatalog{Name: n}, p.end()
+}
