@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/failpoint"
 	"github.com/firn-project/firn/internal/security"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
@@ -261,6 +262,7 @@ func (s *session) poll(ctx context.Context, freed <-chan struct{}, free func() i
 func (s *session) report(ctx context.Context, statuses []*firnpb.TaskStatus) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	failpoint.Hit(failpoint.BeforeReport)
 	resp, err := s.rpc.ReportStatus(ctx, &firnpb.ReportStatusRequest{
 		ExecutorId: s.hello.GetExecutorId(), Incarnation: s.hello.GetIncarnation(), Statuses: statuses,
 	})
@@ -272,5 +274,6 @@ func (s *session) report(ctx context.Context, statuses []*firnpb.TaskStatus) ([]
 		s.forgotten()
 		return nil, fmt.Errorf("the scheduler doesn't know executor %s", s.hello.GetExecutorId())
 	}
+	failpoint.HitIf(len(resp.GetAcknowledgedAttempts()) > 0, failpoint.AfterReport)
 	return resp.GetAcknowledgedAttempts(), nil
 }

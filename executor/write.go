@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/failpoint"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/sinks"
@@ -59,12 +60,15 @@ func (r *task) writeFiles(ctx context.Context, n *plan.Write) (err error) {
 	if err := each(ctx, in, w.Write); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.BeforeClose)
 	if files, err = w.Close(ctx); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.AfterClose)
 	if err := r.writeManifest(ctx, files); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.AfterWritten)
 	complete = true
 	r.status.Files = uint32(len(files))
 	for i := range files {

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/firn-project/firn/internal/failpoint"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 )
 
@@ -101,7 +102,9 @@ func (o *outbox) free(id string, stages []int) {
 
 func (o *outbox) freeNow(req *firnpb.FreeJobDataRequest) {
 	o.call("free job data", false, func(ctx context.Context) error {
+		failpoint.Hit(failpoint.BeforeFree)
 		_, err := o.e.rpc.FreeJobData(ctx, req)
+		failpoint.HitIf(err == nil, failpoint.AfterFree)
 		return err
 	})
 }

@@ -80,6 +80,7 @@ func run(t *testing.T, k int) {
 	l.proxy.Flush()
 	bad := l.settle()
 	left := l.swept()
+	l.disarm()
 
 	tbl, err := l.server.Table(t.Context(), "c", "t")
 	if err != nil {
@@ -124,7 +125,7 @@ func (l *lab) newUnit(name string) unit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := unit{name: name, faithful: l.mu.rng(10) > 0, twin: l.mu.rng(6) == 0}
-	u.cancel = !u.twin && l.mu.rng(10) == 0
+	u.cancel = !u.twin && (l.mu.rng(10) == 0 || l.plan.cancels && l.mu.rng(4) > 0)
 	for range 1 + l.mu.rng(50) {
 		u.rows = append(u.rows, l.mu.nextRow)
 		l.mu.nextRow++
@@ -248,6 +249,9 @@ func (l *lab) submit(ctx context.Context, c *client.Client, u unit) (history.Tol
 		return history.Unknown, err
 	}
 	if u.cancel {
+		if l.plan.cancels {
+			pause(time.Duration(20+l.pick(150)) * time.Millisecond) // some of its files are there
+		}
 		if answer, _, err := res.Job.Cancel(ctx); err == nil && answer == client.Cancelled {
 			return history.Failed, errors.New("cancelled")
 		}

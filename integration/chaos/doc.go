@@ -3,7 +3,8 @@
 // A run starts a scheduler and executors as processes over a REST catalog behind a
 // proxy of faults (package restcatalog), and several clients that insert units of
 // distinct rows, each unit under its own key. Meanwhile commit requests and replies
-// are lost, late, doubled and falsified, processes are killed and frozen, and
+// are lost, late, doubled and falsified, processes are killed (at random, and at the
+// fail points of package failpoint) and frozen, and
 // other writers and a second scheduler commit to the same table. Clients that
 // aren't told an outcome ask again under the same key, or give up. Then everything
 // is put right, what is still open is settled, and package history compares what

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/integration/restcatalog"
+	"github.com/firn-project/firn/internal/failpoint"
 )
 
 // fault is one way to break things. It has one of its functions.
@@ -84,6 +85,11 @@ var faults = []fault{
 	{name: "two-schedulers", two: true},
 }
 
+// pointFault kills a scheduler or an executor at a fail point.
+func pointFault(p failpoint.Point) fault {
+	return fault{name: string(p), act: func(l *lab) { l.armPoint(p) }}
+}
+
 // plan is what a run's number fixes.
 type plan struct {
 	rng         *rand.Rand
@@ -95,20 +101,40 @@ type plan struct {
 	// extra is the chance that a commit request meets some further fault of the
 	// network.
 	extra float64
+	// cancels: many units are cancelled, so that files of theirs go.
+	cancels bool
 }
 
-// smokeRuns is how many runs have each fault once.
-var smokeRuns = (len(faults) + 1) / 2
+// faultRuns is how many runs have each fault once; after them each fail point of a
+// scheduler has a run, the first of which have one of an executor too. Together
+// they are the smoke test's.
+var (
+	faultRuns = (len(faults) + 1) / 2
+	smokeRuns = faultRuns + len(failpoint.Scheduler)
+)
 
 // newPlan makes the plan of run k. The first runs take two faults each in order,
-// so that they have each once; later ones any two or three, and others on top.
+// so that they have each once, and then one fail point each; later ones any two or
+// three faults, and others on top, or a fail point.
 func newPlan(k int) *plan {
 	rng := rand.New(rand.NewPCG(uint64(k), 0x6669726e))
 	p := &plan{rng: rng, executors: 2 + rng.IntN(2), workers: 3 + rng.IntN(2), units: 3 + rng.IntN(3), partitioned: k%2 == 1}
-	if k < smokeRuns {
+	if k < faultRuns {
 		for i := 2 * k; i < min(2*k+2, len(faults)); i++ {
 			p.required = append(p.required, faults[i])
 		}
+		return p
+	}
+	if k < smokeRuns {
+		n := k - faultRuns
+		p.setPoints(failpoint.Scheduler[n])
+		if n < len(failpoint.Executor) {
+			p.setPoints(failpoint.Scheduler[n], failpoint.Executor[n])
+		}
+		return p
+	}
+	if rng.IntN(3) == 0 {
+		p.setPoints(failpoint.Scheduler[rng.IntN(len(failpoint.Scheduler))], failpoint.Executor[rng.IntN(len(failpoint.Executor))])
 		return p
 	}
 	for _, i := range rng.Perm(len(faults))[:2+rng.IntN(2)] {
@@ -116,4 +142,13 @@ func newPlan(k int) *plan {
 	}
 	p.extra = rng.Float64() * 0.3
 	return p
+}
+
+// setPoints makes the run one of fail points.
+func (p *plan) setPoints(points ...failpoint.Point) {
+	p.required = nil
+	for _, at := range points {
+		p.required = append(p.required, pointFault(at))
+		p.cancels = p.cancels || at == failpoint.BeforeDeleting || at == failpoint.AfterDeleting || at == failpoint.AfterDelete
+	}
 }

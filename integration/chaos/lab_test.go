@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/firn-project/firn/integration/history"
 	"github.com/firn-project/firn/integration/process"
 	"github.com/firn-project/firn/integration/restcatalog"
+	"github.com/firn-project/firn/internal/failpoint"
 )
 
 // executorTimeout is after how much silence an executor is lost.
@@ -35,6 +37,8 @@ type lab struct {
 	clients   []*client.Client
 	// repairs restarts and thaws what was broken.
 	repairs sync.WaitGroup
+	// armed wait for processes to die at fail points.
+	armed sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
@@ -44,6 +48,7 @@ type lab struct {
 		nextRow int64
 		rng     func(n int) int
 		foreign int
+		armed   int
 		units   map[string]unit
 		noted   map[string]string // the last answer that was logged, by unit
 	}
@@ -54,6 +59,8 @@ type proc struct {
 	mu sync.Mutex
 	s  *process.Server
 	up bool
+	// settled: whoever waits for its death at a fail point leaves it be.
+	settled bool
 }
 
 func newLab(t *testing.T, p *plan) *lab {
@@ -206,6 +213,57 @@ func (l *lab) kill(name string, p *proc) {
 	p.up = false
 	l.fire(name)
 	l.repair(p, time.Duration(l.pick(500))*time.Millisecond)
+}
+
+// armPoint starts a process again such that it dies at a fail point, and has it
+// started once more when it did.
+func (l *lab) armPoint(at failpoint.Point) {
+	p := l.scheduler
+	if strings.HasPrefix(string(at), "executor/") {
+		p = l.anyExecutor()
+	}
+	l.mu.Lock()
+	l.mu.armed++
+	mark := filepath.Join(l.dir, fmt.Sprintf("mark-%d", l.mu.armed))
+	l.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.s.Kill()
+	n := 1
+	if !l.plan.cancels {
+		n += l.pick(3)
+	}
+	armed := p.s.Again(l.t, fmt.Sprintf("FIRN_FAILPOINT=%s:%d", at, n), "FIRN_FAILPOINT_MARK="+mark)
+	p.s = armed
+	l.armed.Go(func() {
+		armed.Wait()
+		if _, err := os.Stat(mark); err != nil {
+			return // it was ended by somebody else
+		}
+		l.fire(string(at))
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.s == armed && !p.settled {
+			p.s = p.s.Again(l.t)
+		}
+	})
+}
+
+// disarm ends the processes that still have a fail point ahead, and waits for those
+// that wait for them.
+func (l *lab) disarm() {
+	for _, p := range append([]*proc{l.scheduler}, l.executors...) {
+		p.mu.Lock()
+		p.settled = true
+		p.mu.Unlock()
+	}
+	if l.mu.armed == 0 {
+		return
+	}
+	for _, p := range append([]*proc{l.scheduler}, l.executors...) {
+		p.s.Kill()
+	}
+	l.armed.Wait()
 }
 
 // signal sends a process a signal that ends it, and has it started again after.

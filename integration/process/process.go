@@ -52,7 +52,14 @@ type Server struct {
 // when the test ends, and its log shown if the test failed.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	return StartWith(t, nil, args...)
+}
+
+// StartWith is Start with further environment variables, as NAME=VALUE.
+func StartWith(t testing.TB, env []string, args ...string) *Server {
+	t.Helper()
 	s := &Server{args: args, cmd: exec.Command(Binary(t), args...), log: newLog(), done: make(chan struct{})}
+	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -107,14 +114,14 @@ func (s *Server) Kill() {
 }
 
 // Again starts the process again after its end, on the address that it had: a
-// restart on the same directory.
-func (s *Server) Again(t testing.TB) *Server {
+// restart on the same directory. env are further environment variables.
+func (s *Server) Again(t testing.TB, env ...string) *Server {
 	t.Helper()
 	args := slices.Clone(s.args)
 	if i := slices.Index(args, "--listen"); i >= 0 {
 		args[i+1] = s.Address
 	}
-	return Start(t, args...)
+	return StartWith(t, env, args...)
 }
 
 // Signal sends the process a signal.

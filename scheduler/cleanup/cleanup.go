@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/failpoint"
 	"github.com/firn-project/firn/scheduler/journal"
 )
 
@@ -217,6 +218,7 @@ func deleteAll(ctx context.Context, s Store, paths []string) (gone int, failed [
 	for i, p := range paths {
 		g.Go(func() error {
 			errs[i] = s.Delete(ctx, p)
+			failpoint.HitIf(errs[i] == nil, failpoint.AfterDelete)
 			return nil
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/failpoint"
 )
 
 // drive is one batch on its way: the machine, and what its effects need. It is
@@ -265,7 +266,9 @@ func (d *drive) send(a commit.Send) commit.Event {
 	d.sent = true
 	log := d.log.With(slog.String("request_id", a.Request.ID))
 	log.LogAttrs(ctx, slog.LevelDebug, "sending commit request", slog.Int64("seat", a.Request.Seat.Number), slog.Int("units", len(a.Request.Tokens)))
+	failpoint.Hit(failpoint.BeforeSend)
 	answer := d.o.table.Send(ctx, a.Request)
+	failpoint.Hit(failpoint.AfterSend)
 	log.LogAttrs(ctx, slog.LevelDebug, "commit request answered", slog.String("answer", string(answer.Class)))
 	return commit.SendDone{Answer: answer}
 }

@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/failpoint"
 )
 
 // Write implements Journal.
@@ -21,7 +23,8 @@ func (j *SQLite) Write(ctx context.Context, b Batch) error {
 		}
 		object = "job " + b.Jobs[0].ID
 	}
-	return problem("record", object, j.tx(ctx, func(tx *sql.Tx) error {
+	b.hit(failpoint.BeforeStart, failpoint.BeforeAccept, failpoint.BeforeEnd)
+	err := j.tx(ctx, func(tx *sql.Tx) error {
 		for _, r := range b.Jobs {
 			if err := putJob(ctx, tx, r); err != nil {
 				return err
@@ -41,7 +44,18 @@ func (j *SQLite) Write(ctx context.Context, b Batch) error {
 			return err
 		}
 		return writeAttempts(ctx, tx, b)
-	}))
+	})
+	if err == nil {
+		b.hit(failpoint.AfterStart, failpoint.AfterAccept, failpoint.AfterEnd)
+	}
+	return problem("record", object, err)
+}
+
+// hit passes the points of what the batch has.
+func (b *Batch) hit(started, accepted, ended failpoint.Point) {
+	failpoint.HitIf(len(b.Started) > 0, started)
+	failpoint.HitIf(len(b.Accepted) > 0, accepted)
+	failpoint.HitIf(slices.ContainsFunc(b.Jobs, func(r Job) bool { return !r.Ended.IsZero() }), ended)
 }
 
 func writeExecutors(ctx context.Context, tx *sql.Tx, b Batch) error {

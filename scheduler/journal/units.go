@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/failpoint"
 )
 
 const unitColumns = `job_id, namespace, key, token, digest, table_name, table_uuid, branch, operation, schema_id, spec_id,
@@ -24,11 +25,13 @@ func (j *SQLite) Seal(ctx context.Context, u Unit, manifest []byte) error {
 	}
 	j.sealing.RLock()
 	defer j.sealing.RUnlock()
+	failpoint.Hit(failpoint.BeforeManifest)
 	kept, err := j.keepManifest(manifest)
 	if err != nil {
 		return err
 	}
-	return problem("seal commit of", u.JobID, j.tx(ctx, func(tx *sql.Tx) error {
+	failpoint.Hit(failpoint.BeforeSeal)
+	err = j.tx(ctx, func(tx *sql.Tx) error {
 		sealed, err := j.sealedBefore(ctx, tx, u)
 		if err != nil || sealed {
 			return err
@@ -42,7 +45,9 @@ func (j *SQLite) Seal(ctx context.Context, u Unit, manifest []byte) error {
 		}
 		_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO manifests VALUES (?, ?, ?)`, u.JobID, blob(kept.body), kept.file)
 		return err
-	}))
+	})
+	failpoint.HitIf(err == nil, failpoint.AfterSeal)
+	return problem("seal commit of", u.JobID, err)
 }
 
 // sealedBefore says whether the unit stands sealed as it is, so that there's
@@ -75,7 +80,8 @@ func (j *SQLite) Send(ctx context.Context, s Send) error {
 	if err != nil {
 		return err
 	}
-	return problem("record send", s.RequestID, j.tx(ctx, func(tx *sql.Tx) error {
+	failpoint.Hit(failpoint.BeforeRecord)
+	err = j.tx(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO sends (request_id, snapshot_id, head, seat, pointer, metadata_files, at_ms)
 			VALUES (?,?,?,?,?,?,?)`, s.RequestID, s.SnapshotID, s.Head, s.Seat.Number, s.Seat.Pointer, string(files), millis(s.At)); err != nil {
 			return err
@@ -91,7 +97,9 @@ func (j *SQLite) Send(ctx context.Context, s Send) error {
 			}
 		}
 		return nil
-	}))
+	})
+	failpoint.HitIf(err == nil, failpoint.AfterRecord)
+	return problem("record send", s.RequestID, err)
 }
 
 // Lost implements Journal.
@@ -135,11 +143,14 @@ func (j *SQLite) Outcome(ctx context.Context, jobID string, o Outcome) error {
 		return fmt.Errorf("journal: outcome %q of job %s isn't one", o.State, jobID)
 	}
 	// Committed is proven and final: nothing takes it back.
-	return problem("record outcome of", jobID, j.tx(ctx, func(tx *sql.Tx) error {
+	failpoint.Hit(failpoint.BeforeOutcome)
+	err := j.tx(ctx, func(tx *sql.Tx) error {
 		return one(tx.ExecContext(ctx, `UPDATE units SET state = ?, reason = ?, cause = ?, quarantine = ?, other = ?, ledger_only = ?, since_ms = ?
 			WHERE job_id = ? AND (state <> ? OR ? = ?)`,
 			string(state), string(o.Reason), o.Cause, o.Quarantine, o.Other, o.LedgerOnly, now(), jobID, string(UnitCommitted), string(state), string(UnitCommitted)))
-	}))
+	})
+	failpoint.HitIf(err == nil, failpoint.AfterOutcome)
+	return problem("record outcome of", jobID, err)
 }
 
 // Drop implements Journal.
@@ -176,7 +187,8 @@ func (j *SQLite) givable(u Unit) bool {
 
 // Deleting implements Journal.
 func (j *SQLite) Deleting(ctx context.Context, jobID string, paths []string, loser bool) error {
-	return problem("delete files of", jobID, j.tx(ctx, func(tx *sql.Tx) error {
+	failpoint.HitIf(len(paths) > 0, failpoint.BeforeDeleting)
+	err := j.tx(ctx, func(tx *sql.Tx) error {
 		var ended int64
 		var lost bool
 		err := tx.QueryRowContext(ctx, `SELECT ended_ms, lost FROM jobs WHERE id = ?`, jobID).Scan(&ended, &lost)
@@ -206,7 +218,9 @@ func (j *SQLite) Deleting(ctx context.Context, jobID string, paths []string, los
 			}
 		}
 		return nil
-	}))
+	})
+	failpoint.HitIf(err == nil && len(paths) > 0, failpoint.AfterDeleting)
+	return problem("delete files of", jobID, err)
 }
 
 // Deleted implements Journal.
