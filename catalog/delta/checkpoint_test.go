@@ -197,6 +197,32 @@ func TestTallyTellsDifferences(t *testing.T) {
 	}
 }
 
+// TestCheckpointIsReadBack: a file that lacks something, or can't be read, isn't
+// taken for the checkpoint that was meant.
+func TestCheckpointIsReadBack(t *testing.T) {
+	actions := []Action{
+		{Protocol: &delta.Protocol{MinReaderVersion: 1, MinWriterVersion: 2}}, {Metadata: &Metadata{ID: "i"}}, {Add: richAdd("a")}, {Remove: plainAdd("b").removal(1, true)},
+	}
+	meant := newTally()
+	for _, a := range actions {
+		if err := meant.add(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range len(actions) + 1 {
+		var b bytes.Buffer
+		if err := writeCheckpoint(&b, nil, actionsOf(actions[:n]...)); err != nil {
+			t.Fatal(err)
+		}
+		if err := meant.verify(t.Context(), memoryObject{bytes.NewReader(b.Bytes())}); (err == nil) != (n == len(actions)) {
+			t.Errorf("%d of %d actions: %v", n, len(actions), err)
+		}
+		if err := meant.verify(t.Context(), memoryObject{bytes.NewReader(b.Bytes()[:b.Len()-9])}); err == nil {
+			t.Error("half a file was taken")
+		}
+	}
+}
+
 // TestInCommitTimeNeedsTheCommitBefore: a checkpoint doesn't have the time.
 func TestInCommitTimeNeedsTheCommitBefore(t *testing.T) {
 	tt := newTestTable(t, map[string]string{delta.PropertyInCommitTimestamps: "true"})

@@ -67,13 +67,8 @@ func (s *Snapshot) Checkpoint(ctx context.Context, o CheckpointOptions) (err err
 	if err != nil {
 		return fail(err)
 	}
-	read := newTally()
-	read.seed = wrote.seed
-	if err := scanParquet(ctx, localObject{temp, size}, wanted{state: true, files: true}, read.add); err != nil {
-		return fail(fmt.Errorf("it can't be read back: %w", err))
-	}
-	if err := wrote.compare(read); err != nil {
-		return fail(fmt.Errorf("read back, it isn't what was written: %w", err))
+	if err := wrote.verify(ctx, localObject{temp, size}); err != nil {
+		return fail(err)
 	}
 	written, err := s.upload(ctx, temp, size)
 	if err != nil || !written {
@@ -238,6 +233,19 @@ func normal(a Action) Action {
 		a.Metadata = &m
 	}
 	return a
+}
+
+// verify reads a checkpoint back and compares it with what was meant to be in it.
+func (t *tally) verify(ctx context.Context, o objstore.Object) error {
+	read := newTally()
+	read.seed = t.seed
+	if err := scanParquet(ctx, o, wanted{state: true, files: true}, read.add); err != nil {
+		return fmt.Errorf("it can't be read back: %w", err)
+	}
+	if err := t.compare(read); err != nil {
+		return fmt.Errorf("read back, it isn't what was written: %w", err)
+	}
+	return nil
 }
 
 func (t *tally) compare(read *tally) error {
