@@ -27,9 +27,9 @@ type Config struct {
 	Properties map[string]string
 }
 
-// storage is what executors get to reach the tables' files: storage settings by
-// an allow-list, and nothing of the catalog.
-func (c Config) storage() map[string]string {
+// objects is how the tables' files are reached: storage settings by an allow-list,
+// and nothing of the catalog.
+func (c Config) objects() objstore.Config {
 	m := maps.Clone(c.Properties)
 	if m == nil {
 		m = map[string]string{}
@@ -37,8 +37,11 @@ func (c Config) storage() map[string]string {
 	if m[objstore.KeyRegion] == "" {
 		m[objstore.KeyRegion] = m["client.region"]
 	}
-	return objstore.FromStorage(m).Storage()
+	return objstore.FromStorage(m)
 }
+
+// storage is what of objects may travel to executors.
+func (c Config) storage() map[string]string { return c.objects().Storage() }
 
 func (c Config) check() error {
 	switch {

@@ -43,7 +43,7 @@ type entry struct {
 	config  Config
 	backend backend
 	store   objstore.Store
-	storage map[string]string
+	objects objstore.Config
 	// created: by a statement.
 	created bool
 	// report is what its check found last; nil for none.
@@ -153,8 +153,8 @@ func openEntry(ctx context.Context, c Config) (*entry, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	e := &entry{config: c, storage: c.storage()}
-	e.store = objstore.New(objstore.FromStorage(e.storage))
+	e := &entry{config: c, objects: c.objects()}
+	e.store = objstore.New(e.objects)
 	var err error
 	switch c.Type {
 	case "sql":

@@ -159,15 +159,21 @@ func (s *Set) Pin(ctx context.Context, name commit.TableName) (plan.Pinned, erro
 	if err != nil {
 		return plan.Pinned{}, err
 	}
-	return m.Pin(e.storageFor(m.Location()))
+	storage, err := e.storageFor(ctx, m.Location())
+	if err != nil {
+		return plan.Pinned{}, err
+	}
+	return m.Pin(storage)
 }
 
-// storageFor leaves the settings out for local files.
-func (e *entry) storageFor(location string) map[string]string {
+// storageFor leaves the settings out for local files. Keys that come from a profile,
+// a token or the SDK's chain are got here: executors get keys alone.
+func (e *entry) storageFor(ctx context.Context, location string) (map[string]string, error) {
 	if !objstore.Remote(location) {
-		return nil
+		return nil, nil
 	}
-	return maps.Clone(e.storage)
+	c, _, err := e.objects.Resolve(ctx)
+	return c.Storage(), err
 }
 
 // read reads a table through what is known of it.
@@ -204,7 +210,11 @@ func (s *Set) Describe(ctx context.Context, name commit.TableName) (sql.TableInf
 	if err != nil {
 		return sql.TableInfo{}, err
 	}
-	p, err := m.Pin(e.storageFor(m.Location()))
+	storage, err := e.storageFor(ctx, m.Location())
+	if err != nil {
+		return sql.TableInfo{}, err
+	}
+	p, err := m.Pin(storage)
 	if err != nil {
 		return sql.TableInfo{}, err
 	}

@@ -119,6 +119,9 @@ func (s *Scheduler) executePhysical(ctx context.Context, r *firnpb.ExecuteReques
 	if err := checkClientPlan(top, false); err != nil {
 		return nil, &commit.Error{Code: commit.CodeBadPlan, Op: "read plan", Cause: err, Hint: "Submit SQL: the scheduler then finds the tables' files, and makes the tickets."}
 	}
+	if top, err = s.reachSources(ctx, top); err != nil {
+		return nil, err
+	}
 	sub.plan, sub.statement = top, "PLAN"
 	if c, ok := top.(*plan.Commit); ok {
 		sub.target = c.Target.Name

@@ -53,6 +53,10 @@ type Config struct {
 	// planner.DefaultRoot; NoRoot switches roots off.
 	Root   func(plan.Node) bool
 	NoRoot bool
+	// ReachSource gives the settings of the store in which a statement may read
+	// the object at a location; nil settings for none. Nil: objects are read
+	// anonymously.
+	ReachSource func(ctx context.Context, uri string) (map[string]string, error)
 	// LocalAllow are the directories that executors may read sources from,
 	// unless they have a setting of their own. Empty: none.
 	LocalAllow []string

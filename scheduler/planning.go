@@ -299,6 +299,12 @@ func (b binder) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeRes
 		return b.s.cfg.Binder.Probe(ctx, req)
 	}
 	var res plan.ProbeResult
+	req.Sources = slices.Clone(req.Sources)
+	for i := range req.Sources {
+		if err := b.s.reachFiles(ctx, &req.Sources[i]); err != nil {
+			return res, err
+		}
+	}
 	raw, err := json.Marshal(req)
 	if err != nil {
 		return res, err
@@ -326,6 +332,10 @@ func (b binder) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeRes
 		}
 		if err := json.Unmarshal(resp.GetResult(), &res); err != nil {
 			return res, fmt.Errorf("probe on executor %s: %w", e.id, err)
+		}
+		for i := range min(len(res.Sources), len(req.Sources)) {
+			// An executor says what is in files, never how they're reached.
+			res.Sources[i].Storage = req.Sources[i].Storage
 		}
 		return res, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -183,11 +184,46 @@ func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) 
 	return &plannedJob{planned, j.resume.plan}, nil
 }
 
-// reachSources says how the tables in object stores that a plan reads are reached.
+// reachFiles says how the objects that a statement names are reached. All of one
+// source lie in one store.
+func (s *Scheduler) reachFiles(ctx context.Context, src *plan.Source) error {
+	if s.cfg.ReachSource == nil || src.Kind == plan.SourceTable || src.Kind == plan.SourceUpload {
+		return nil
+	}
+	src.Storage = nil
+	locations := slices.Clone(src.Patterns)
+	for _, f := range src.Files {
+		locations = append(locations, f.Path)
+	}
+	first := true
+	for _, l := range locations {
+		if !objstore.Remote(l) {
+			continue
+		}
+		storage, err := s.cfg.ReachSource(ctx, l)
+		if err != nil {
+			return err
+		}
+		if !first && !maps.Equal(storage, src.Storage) {
+			return &commit.Error{
+				Code: commit.CodeSourceNotAllowed, Op: "read files", Object: l, Cause: errors.New("it lies in another store than the files before it"),
+				Hint: "Read each store's files by a call of its own, and put them together with UNION ALL.",
+			}
+		}
+		src.Storage, first = storage, false
+	}
+	return nil
+}
+
+// reachSources says how the tables and files in object stores that a plan reads are
+// reached.
 // One that is gone stays as it is: what was read of it may be all that is needed.
 func (s *Scheduler) reachSources(ctx context.Context, top plan.Node) (plan.Node, error) {
 	var failed error
 	top = withSources(top, func(src *plan.Source) map[string]string {
+		if failed == nil && src.Kind != plan.SourceTable {
+			failed = s.reachFiles(ctx, src)
+		}
 		if failed != nil || src.Kind != plan.SourceTable || len(src.Files) == 0 || !objstore.Remote(src.Files[0].Path) {
 			return src.Storage
 		}

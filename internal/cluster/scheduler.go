@@ -37,6 +37,8 @@ type SchedulerConfig struct {
 	AnyCatalog    bool
 	// LocalAllow are the directories that executors may read sources from.
 	LocalAllow []string
+	// SourceStores say how the objects are read that statements name.
+	SourceStores []config.SourceStore
 	// Executors says how executors are waited for; zero values stand for the
 	// scheduler's defaults.
 	Executors config.Executors
@@ -101,7 +103,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	}
 	s.Scheduler, err = scheduler.New(scheduler.Config{
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser, Binder: binds,
-		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, EndJobs: cfg.EndJobs,
+		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, ReachSource: sourceStores(cfg.SourceStores).reach, EndJobs: cfg.EndJobs,
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
 		ParkedRetention: cfg.ParkedRetention, JournalRetention: cfg.JournalRetention, SweepDelay: cfg.SweepDelay,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,

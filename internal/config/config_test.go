@@ -105,6 +105,8 @@ func TestBadFiles(t *testing.T) {
 		"listen: [":                                      "yaml",
 		"listen: {a: b}":                                 "cannot unmarshal",
 		"- a\n- b":                                       "cannot unmarshal",
+		"sources: {stores: [{location: /a}]}":            "sources.stores[0].location: \"/a\": want s3://bucket",
+		"sources: {stores: [{location: s3://b, properties: {k: \"${NO_SUCH_NAME}\"}}]}": "sources.stores[0].properties.k: the environment variable NO_SUCH_NAME",
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := LoadScheduler(write(t, "c", text), env(nil))

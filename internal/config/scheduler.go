@@ -129,7 +129,24 @@ func (c Catalog) GoString() string { return c.String() }
 // Sources says what statements may read.
 type Sources struct {
 	Local LocalSources `yaml:"local"`
+	// Stores are the object stores whose objects statements may read.
+	Stores []SourceStore `yaml:"stores"`
 }
+
+// SourceStore says how the objects below a location are read. It holds secrets, as
+// Catalog does.
+type SourceStore struct {
+	// Location is a bucket, or a prefix in one: s3://bucket/prefix.
+	Location string `yaml:"location"`
+	// Properties are s3.endpoint, s3.access-key-id and so on.
+	Properties map[string]string `yaml:"properties"`
+}
+
+// String keeps the secrets of a store out of logs.
+func (s SourceStore) String() string { return "store of " + s.Location }
+
+// GoString is String, for %#v.
+func (s SourceStore) GoString() string { return s.String() }
 
 // LocalSources is about files on the executors' own disks.
 type LocalSources struct {
@@ -188,6 +205,11 @@ func parseScheduler(raw []byte, getenv func(string) (string, bool)) (Scheduler, 
 		}
 		s.Catalogs[name] = c
 	}
+	for i, st := range s.Sources.Stores {
+		if s.Sources.Stores[i].Properties, err = ownProperties(st.Properties, getenv); err != nil {
+			return s, fmt.Errorf("sources.stores[%d].%w", i, err)
+		}
+	}
 	return s, s.Validate()
 }
 
@@ -231,6 +253,11 @@ func (s Scheduler) Validate() error {
 	}{{"parked.retention", s.Parked.Retention}, {"journal.retention", s.Journal.Retention}, {"sweep.delay", s.Sweep.Delay}} {
 		if err := CheckPositive(d.value); d.value != 0 && err != nil {
 			return fmt.Errorf("%s: %w", d.name, err)
+		}
+	}
+	for i, st := range s.Sources.Stores {
+		if rest, ok := strings.CutPrefix(st.Location, "s3://"); !ok || rest == "" || strings.HasPrefix(rest, "/") || strings.ContainsAny(rest, "*?[") {
+			return fmt.Errorf("sources.stores[%d].location: %q: want s3://bucket or s3://bucket/prefix", i, st.Location)
 		}
 	}
 	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate())
@@ -291,18 +318,25 @@ func (c Catalog) resolve(getenv func(string) (string, bool)) (Catalog, error) {
 	if c.Warehouse, err = expand(c.Warehouse, getenv); err != nil {
 		return c, fmt.Errorf("warehouse: %w", err)
 	}
+	c.Properties, err = ownProperties(c.Properties, getenv)
+	return c, err
+}
+
+// ownProperties resolves properties of the file, which is the administrator's own:
+// they may refer to anything.
+func ownProperties(m map[string]string, getenv func(string) (string, bool)) (map[string]string, error) {
 	props := map[string]string{}
-	for key, value := range c.Properties {
+	var err error
+	for key, value := range m {
 		if props[key], err = expand(value, getenv); err != nil {
-			return c, fmt.Errorf("properties.%s: %w", key, err)
+			return nil, fmt.Errorf("properties.%s: %w", key, err)
 		}
 	}
-	// The file is the administrator's own: it may refer to anything.
-	c.Properties, err = ResolveProperties(context.Background(), props, SecretSources{Getenv: getenv, Any: true})
+	props, err = ResolveProperties(context.Background(), props, SecretSources{Getenv: getenv, Any: true})
 	if err != nil {
-		return c, fmt.Errorf("properties.%w", err)
+		return nil, fmt.Errorf("properties.%w", err)
 	}
-	return c, nil
+	return props, nil
 }
 
 // expand replaces ${NAME}. Other dollars stay, so that nothing in a path or a
