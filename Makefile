@@ -40,6 +40,12 @@ race-pure: ## run the tests of the pure packages under the race detector
 explore: ## explore the commit protocol's step functions exhaustively (minutes; prints bounds and states)
 	FIRN_EXPLORE=full go test ./commit/committest -run '^TestExplore$$' -count=1 -timeout 30m -v
 
+.PHONY: fuzz-smoke
+fuzz-smoke: ## run every fuzz target for FUZZTIME (5s) after its seeds; a target that fails leaves its input in testdata/fuzz
+	@git grep -oE '^func Fuzz[A-Za-z0-9]+' -- '*_test.go' | sed 's/:func / /' | while read -r file target; do \
+		echo "== $$target"; go test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$$target\$$" -fuzztime $${FUZZTIME:-5s} -fuzzminimizetime 10x || exit 1; \
+	done
+
 .PHONY: lint
 lint: ## check style, import rules and that generated files are current
 	go tool $(TOOLS) golangci-lint run ./...

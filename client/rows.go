@@ -1,15 +1,15 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
 )
 
 // Rows waits for the job and gives its rows in plan order, a batch at a time. The
@@ -79,18 +79,32 @@ func batchSeq(batches []arrow.RecordBatch) iter.Seq2[arrow.RecordBatch, error] {
 // readStream reads a whole Arrow IPC stream. The batches live on Go's heap and
 // need no release.
 func readStream(raw []byte) (schema *arrow.Schema, batches []arrow.RecordBatch, err error) {
-	r, err := ipc.NewReader(bytes.NewReader(raw))
+	defer func() {
+		if p := recover(); p != nil { // the library's, on bytes that aren't Arrow
+			err = badIPC(fmt.Errorf("%v", p))
+		}
+		if err != nil {
+			for _, b := range batches {
+				b.Release()
+			}
+			batches = nil
+		}
+	}()
+	r, err := wire.NewIPCReader(raw)
 	if err != nil {
 		return nil, nil, badIPC(err)
 	}
 	defer r.Release()
 	for r.Next() {
 		b := r.RecordBatch()
+		if err := wire.CheckBatch(b); err != nil {
+			return nil, batches, badIPC(err)
+		}
 		b.Retain()
 		batches = append(batches, b)
 	}
 	if err := r.Err(); err != nil && !errors.Is(err, io.EOF) {
-		return nil, nil, badIPC(err)
+		return nil, batches, badIPC(err)
 	}
 	return r.Schema(), batches, nil
 }

@@ -59,7 +59,7 @@ type scheduler struct {
 	work          chan *firnpb.TaskDefinition
 }
 
-func newScheduler(t *testing.T, dispatch string) *scheduler {
+func newScheduler(t testing.TB, dispatch string) *scheduler {
 	t.Helper()
 	pub, priv, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -356,7 +356,7 @@ func (h *harness) config() executor.Config {
 }
 
 // start starts an executor against a fake scheduler.
-func start(t *testing.T, s *scheduler, change func(*executor.Config)) *harness {
+func start(t testing.TB, s *scheduler, change func(*executor.Config)) *harness {
 	t.Helper()
 	h := &harness{scheduler: s, dir: t.TempDir()}
 	cfg := h.config()
@@ -385,7 +385,7 @@ func start(t *testing.T, s *scheduler, change func(*executor.Config)) *harness {
 	return h
 }
 
-func (h *harness) launch(t *testing.T, tasks ...*firnpb.TaskDefinition) {
+func (h *harness) launch(t testing.TB, tasks ...*firnpb.TaskDefinition) {
 	t.Helper()
 	if _, err := h.control.LaunchTasks(t.Context(), &firnpb.LaunchTasksRequest{Tasks: tasks}); err != nil {
 		t.Fatal(err)
