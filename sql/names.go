@@ -22,6 +22,9 @@ func (a *Analyzer) ResolveTable(ctx context.Context, name Name, session plan.Ses
 // grammar allows only three, the namespace is one quoted part with dots in it.
 func (a *Analyzer) completeTable(ctx context.Context, parts []string, session plan.Session) (commit.TableName, error) {
 	last := len(parts) - 1
+	if last < 0 {
+		return commit.TableName{}, &commit.Error{Code: commit.CodeSQLNameIncomplete, Op: "resolve table", Cause: errors.New("a table has no name")}
+	}
 	name := commit.TableName{Catalog: session.Catalog, Name: parts[last]}
 	incomplete := func(cause string) error {
 		hint := "Write catalog.namespace.table, or run USE catalog.namespace first."

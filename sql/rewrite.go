@@ -57,7 +57,8 @@ func (r *rewriter) fail(n node, code commit.Code, cause, hint string) error {
 // location is a node's place in the query's text; 0 when the parser gave none.
 func location(n node) int {
 	if l, ok := n["query_location"].(json.Number); ok {
-		if i, err := l.Int64(); err == nil {
+		const most = 1 << 40 // far from where adding to it overflows
+		if i, err := l.Int64(); err == nil && i >= 0 && i < most {
 			return int(i)
 		}
 	}
