@@ -25,8 +25,7 @@ func (s *Set) CatalogInfos(context.Context) ([]sql.CatalogInfo, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []sql.CatalogInfo
-	for _, name := range slices.Sorted(maps.Keys(s.entries)) {
-		e := s.entries[name]
+	for name, e := range s.entries {
 		i := sql.CatalogInfo{Name: name, Type: e.config.Type, URI: config.MaskURI(e.config.URI), Origin: "configuration"}
 		if e.created {
 			i.Origin = "statement"
@@ -36,6 +35,10 @@ func (s *Set) CatalogInfos(context.Context) ([]sql.CatalogInfo, error) {
 		}
 		out = append(out, i)
 	}
+	for name, d := range s.closed {
+		out = append(out, sql.CatalogInfo{Name: name, Type: d.Type, URI: config.MaskURI(d.URI), Origin: "statement, and can't be opened"})
+	}
+	slices.SortFunc(out, func(a, b sql.CatalogInfo) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 

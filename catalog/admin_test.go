@@ -69,6 +69,9 @@ func TestCreateCatalog(t *testing.T) {
 		"hadoop":     {define("x", "type", "hadoop", "uri", "s3://x"), commit.CodeCatalogConfig, "object stores copy instead"},
 		"name":       {define("a.b", "type", "sql", "uri", dir+"/x.db"), commit.CodeCatalogConfig, "dot"},
 		"uri":        {define("x", "type", "rest", "uri", "ftp://x"), commit.CodeCatalogConfig, "want http"},
+		"in the uri": {define("x", "type", "rest", "uri", "ftp://me:CANARY@x"), commit.CodeCatalogConfig, "want http"},
+		"database":   {define("x", "type", "sql", "uri", "mysql://me:CANARY@x"), commit.CodeCatalogConfig, "want sqlite"},
+		"oauth":      {define("x", "type", "rest", "uri", rest.URL, "credential", "me:CANARY", "oauth2-server-uri", "ftp://me:CANARY@x"), commit.CodeCatalogConfig, "want http"},
 		"secret":     {define("x", "type", "rest", "uri", rest.URL, "token_env", "HOME"), commit.CodeCatalogConfig, "isn't among"},
 		"wrong":      {define("x", "type", "rest", "uri", rest.URL, "token", "CANARY2"), commit.CodeCatalogPermission, "401"},
 		"configured": {define("fixed", "type", "sql", "uri", dir+"/x.db"), commit.CodeCatalogExists, ""},
@@ -103,6 +106,9 @@ func TestCreateCatalog(t *testing.T) {
 	s = admin(t, dir)
 	if names, err := s.Catalogs(ctx); err != nil || fmt.Sprint(names) != "[lake]" {
 		t.Errorf("catalogs %v, %v", names, err)
+	}
+	if infos, err := s.CatalogInfos(ctx); err != nil || len(infos) != 1 || !strings.Contains(infos[0].Origin, "can't be opened") {
+		t.Errorf("infos %+v, %v", infos, err)
 	}
 	_, err = s.Namespaces(ctx, "lake", nil)
 	wantCode(t, "while it is away", err, commit.CodeCatalogPermission)

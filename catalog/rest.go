@@ -20,6 +20,7 @@ import (
 
 	"github.com/firn-project/firn/catalog/iceberg"
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/config"
 	"github.com/firn-project/firn/internal/objstore"
 )
 
@@ -46,7 +47,7 @@ type restCatalog struct {
 func openREST(ctx context.Context, c Config, store objstore.Store) (*restCatalog, error) {
 	u, err := url.Parse(c.URI)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, configError(c.Name, fmt.Errorf("uri %q: want http:// or https://", c.URI))
+		return nil, configError(c.Name, fmt.Errorf("uri %q: want http:// or https://", config.MaskURI(c.URI)))
 	}
 	h, err := newRESTHTTP(c, u)
 	if err != nil {
@@ -113,7 +114,7 @@ func (r *restCatalog) configure(ctx context.Context, u *url.URL, c Config) error
 	if v := props["uri"]; v != "" {
 		var err error
 		if root, err = url.Parse(v); err != nil {
-			return fmt.Errorf("the server's configuration has the uri %q: %w", v, err)
+			return fmt.Errorf("the server's configuration has the uri %q: %w", config.MaskURI(v), err)
 		}
 	}
 	r.base = strings.TrimRight(root.JoinPath("v1", props["prefix"]).String(), "/")

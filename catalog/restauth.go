@@ -13,6 +13,8 @@ import (
 	"time"
 
 	icerest "github.com/apache/iceberg-go/catalog/rest"
+
+	"github.com/firn-project/firn/internal/config"
 )
 
 // tokenTimeout bounds one request for a token, its repetitions included.
@@ -83,7 +85,7 @@ func (b *bearer) at(base *url.URL, uri string) error {
 	}
 	u, err := base.Parse(uri)
 	if err == nil && u.Scheme != "http" && u.Scheme != "https" {
-		err = fmt.Errorf("%q: want http:// or https://", uri)
+		err = fmt.Errorf("%q: want http:// or https://", config.MaskURI(uri))
 	}
 	if err != nil {
 		return fmt.Errorf("oauth2-server-uri: %w", err)
@@ -201,11 +203,11 @@ func (b *bearer) fetch(ctx context.Context) (token string, lifetime time.Duratio
 	readable := err == nil && json.Unmarshal(raw, &reply) == nil
 	switch {
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
-		return "", 0, fmt.Errorf("get a catalog token from %s: %s", b.endpoint, resp.Status)
+		return "", 0, fmt.Errorf("get a catalog token from %s: %s", config.MaskURI(b.endpoint), resp.Status)
 	case resp.StatusCode != http.StatusOK:
-		return "", 0, fmt.Errorf("%w: get a catalog token from %s: %s%s", errPermission, b.endpoint, resp.Status, oauthError(reply.Error))
+		return "", 0, fmt.Errorf("%w: get a catalog token from %s: %s%s", errPermission, config.MaskURI(b.endpoint), resp.Status, oauthError(reply.Error))
 	case err != nil || !readable || reply.AccessToken == "":
-		return "", 0, fmt.Errorf("get a catalog token from %s: no token in the reply: %w", b.endpoint, errors.Join(err, errPermission))
+		return "", 0, fmt.Errorf("get a catalog token from %s: no token in the reply: %w", config.MaskURI(b.endpoint), errors.Join(err, errPermission))
 	}
 	return reply.AccessToken, time.Duration(min(max(reply.ExpiresIn, 0), 1<<30)) * time.Second, nil
 }

@@ -12,6 +12,8 @@ import (
 	icesql "github.com/apache/iceberg-go/catalog/sql"
 	"modernc.org/sqlite"
 	sqlitelib "modernc.org/sqlite/lib"
+
+	"github.com/firn-project/firn/internal/config"
 )
 
 // sqlitePath reads "sqlite:///abs/path", with SQLAlchemy's four slashes too, or
@@ -21,10 +23,10 @@ func sqlitePath(uri string) (string, error) {
 	if rest, ok := strings.CutPrefix(p, "sqlite://"); ok {
 		p = rest
 		if !strings.HasPrefix(p, "/") {
-			return "", fmt.Errorf("uri %q: want sqlite:///absolute/path.db", uri)
+			return "", fmt.Errorf("uri %q: want sqlite:///absolute/path.db", config.MaskURI(uri))
 		}
 	} else if strings.Contains(p, "://") {
-		return "", fmt.Errorf("uri %q: want sqlite:///absolute/path.db or postgresql://user@host/database", uri)
+		return "", fmt.Errorf("uri %q: want sqlite:///absolute/path.db or postgresql://user@host/database", config.MaskURI(uri))
 	}
 	if p == "" || p == ":memory:" || strings.HasSuffix(p, "/") {
 		return "", fmt.Errorf("uri %q: want a file", uri)

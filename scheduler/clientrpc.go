@@ -125,6 +125,9 @@ func (s *Scheduler) executePhysical(ctx context.Context, r *firnpb.ExecuteReques
 	sub.plan, sub.statement = top, "PLAN"
 	if c, ok := top.(*plan.Commit); ok {
 		sub.target = c.Target.Name
+		if err := s.analyzer.Writable(ctx, sub.target); err != nil {
+			return nil, err
+		}
 	}
 	sub.fingerprint = fingerprint("physical", string(r.GetPhysical()), sub.timeZone, string(sub.mode))
 	st, err := s.submit(ctx, sub)

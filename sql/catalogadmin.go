@@ -45,7 +45,7 @@ type CatalogInfo struct {
 	Name, Type string
 	// URI has no password in it.
 	URI string
-	// Origin is "configuration" or "statement".
+	// Origin says where its definition stands, "configuration" or "statement".
 	Origin string
 	// Mode is what CheckCatalog found, empty when it never ran.
 	Mode CatalogMode
@@ -113,8 +113,8 @@ func (a *Analyzer) admin(op, object string) (CatalogAdmin, error) {
 	}
 }
 
-// writable refuses to plan a write to a catalog that its probes found unfit.
-func (a *Analyzer) writable(ctx context.Context, name commit.TableName) error {
+// Writable refuses a write to a catalog that its probes found unfit.
+func (a *Analyzer) Writable(ctx context.Context, name commit.TableName) error {
 	if c, ok := a.Catalogs.(CatalogAdmin); ok {
 		return c.Writable(ctx, name.Catalog)
 	}

@@ -38,7 +38,7 @@ func (a *Analyzer) bindInsert(ctx context.Context, src *source, in *Insert, sess
 	if err != nil {
 		return nil, placed(src, in.Target[0].Offset, err)
 	}
-	if err := a.writable(ctx, name); err != nil {
+	if err := a.Writable(ctx, name); err != nil {
 		return nil, placed(src, in.Target[0].Offset, err)
 	}
 	pinned, err := a.Catalogs.Pin(ctx, name)
