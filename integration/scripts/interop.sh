@@ -10,5 +10,7 @@ if [ ! -x "$venv/bin/python" ] || [ "$(cat "$venv/requirements.sha256" 2>/dev/nu
   had readers "$venv/bin/pip" install --disable-pip-version-check -q -r integration/interop/requirements.txt
   echo "$want" >"$venv/requirements.sha256"
 fi
+FIRN_SERVERS=$(integration/scripts/servers.sh)
+export FIRN_SERVERS
 FIRN_INTEROP_PYTHON=$(realpath -s "$venv/bin/python") FIRN_BIN=$(realpath bin/firn) \
   go test -tags duckdb_arrow,interop -count=1 -timeout 20m -v ./integration/interop

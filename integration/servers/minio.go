@@ -1,9 +1,12 @@
 package servers
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
 // StartMinIO starts MinIO, with STS at the same endpoint.
@@ -20,6 +23,11 @@ func StartMinIO(t testing.TB) S3 {
 		"MINIO_ROOT_USER=" + s.AccessKey, "MINIO_ROOT_PASSWORD=" + s.SecretKey, "MINIO_REGION=" + s.Region,
 		"MINIO_BROWSER=off", "MINIO_UPDATE=off", "MINIO_API_REQUESTS_MAX=256",
 	}
-	start(t, "minio", interrupt, cmd).await(t, answers(s.Endpoint+"/minio/health/ready"))
+	// It says that it's ready before it takes requests.
+	client := s.Client()
+	start(t, "minio", interrupt, cmd).await(t, func(ctx context.Context) error {
+		_, err := client.ListBuckets(ctx, &s3.ListBucketsInput{})
+		return err
+	})
 	return s
 }
