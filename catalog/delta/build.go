@@ -32,6 +32,9 @@ func FileLeaves(schema *delta.Struct, partition []string) []delta.Leaf {
 // checkFile says whether one file fits the table, and gives its statistics.
 func (v *View) checkFile(written *delta.Struct, f commit.File) (stats string, err error) {
 	d := v.snap.definition
+	if f.Rows == 0 {
+		return "", errors.New("it has no rows, and no such file is committed")
+	}
 	if len(f.Partition) != len(d.Partition) {
 		return "", fmt.Errorf("%d partition values for %d columns", len(f.Partition), len(d.Partition))
 	}

@@ -290,6 +290,7 @@ func TestManifestsAreChecked(t *testing.T) {
 		"bound of no column":         func(u *commit.Unit) { u.Files[0].Lower[7] = []byte("1") },
 		"bound of another type":      func(u *commit.Unit) { u.Files[0].Lower[1] = []byte(`"x"`) },
 		"bounds swapped":             func(u *commit.Unit) { u.Files[0].Lower[1], u.Files[0].Upper[1] = []byte("5"), []byte("4") },
+		"no rows":                    func(u *commit.Unit) { u.Files[0].Rows = 0 },
 		"outside the table":          func(u *commit.Unit) { u.Files[0].Path = "/elsewhere/x.parquet" },
 		"a branch":                   func(u *commit.Unit) { u.Branch = "dev" },
 		"an overwrite":               func(u *commit.Unit) { u.Operation, u.Claim = commit.OperationOverwrite, &commit.Claim{} },

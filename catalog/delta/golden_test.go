@@ -205,6 +205,26 @@ func TestGoldenRows(t *testing.T) {
 	}
 }
 
+// TestClusteredTable: the columns that a table is clustered by have statistics,
+// whatever its properties say.
+func TestClusteredTable(t *testing.T) {
+	tt := newTestTable(t, nil)
+	m := tt.snapshot(0).Metadata()
+	m.Configuration = map[string]string{delta.PropertyIndexedColumns: "0"}
+	tt.put(1, Commit{Metadata: &m})
+	if l, err := tt.snapshot(1).IndexedLeaves(); err != nil || len(l) != 0 {
+		t.Errorf("without clustering: %v, %v", l, err)
+	}
+	tt.put(2, Commit{Domains: []DomainMetadata{{Domain: delta.ClusteringDomain, Configuration: `{"clusteringColumns":[["v"]],"domainName":"delta.clustering"}`}}})
+	if l, err := tt.snapshot(2).IndexedLeaves(); err != nil || len(l) != 1 || l[0].Path[0] != "v" {
+		t.Errorf("clustered by v: %v, %v", l, err)
+	}
+	tt.put(3, Commit{Domains: []DomainMetadata{{Domain: delta.ClusteringDomain, Configuration: `[`}}})
+	if l, err := tt.snapshot(3).IndexedLeaves(); err == nil {
+		t.Errorf("with rubbish: %v", l)
+	}
+}
+
 // TestGoldenCounts: the number of rows that another implementation counted. The
 // list is in FIRN_TESTDATA, with the tables.
 func TestGoldenCounts(t *testing.T) {

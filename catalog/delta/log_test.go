@@ -117,6 +117,31 @@ func TestDamagedCheckpoints(t *testing.T) {
 	}
 }
 
+// TestGapWhileListing: a version that is written while the log is listed may be
+// missing from the listing, though later ones are in it.
+func TestGapWhileListing(t *testing.T) {
+	tt := newTestTable(t, nil)
+	tt.fill(4)
+	late, err := os.ReadFile(tt.path(commitName(3)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tt.remove(commitName(3))
+	lists := 0
+	tt.store.fail = func(op, _ string) error {
+		if op != "list" {
+			return nil
+		}
+		if lists++; lists == 2 {
+			tt.write(commitName(3), string(late))
+		}
+		return nil
+	}
+	if s := tt.snapshot(Latest); s.Version() != 4 {
+		t.Errorf("version %d", s.Version())
+	}
+}
+
 func TestGaps(t *testing.T) {
 	tt := newTestTable(t, nil)
 	tt.fill(4)

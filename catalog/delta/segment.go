@@ -185,12 +185,20 @@ func (l *Log) candidates(ctx context.Context, at int64) ([]segment, error) {
 	return l.allCandidates(ctx, at)
 }
 
-func (l *Log) allCandidates(ctx context.Context, at int64) ([]segment, error) {
-	s, err := l.list(ctx, 0)
-	if err != nil {
-		return nil, newError(commit.CodeStorage, "open Delta table", l.root, err)
+// allCandidates lists the whole log. A listing of many pages isn't of one moment: a
+// version may be missing from it that was written while it went on, so that a gap
+// is looked at twice.
+func (l *Log) allCandidates(ctx context.Context, at int64) (segs []segment, err error) {
+	for range 2 {
+		s, lerr := l.list(ctx, 0)
+		if lerr != nil {
+			return nil, newError(commit.CodeStorage, "open Delta table", l.root, lerr)
+		}
+		if segs, err = s.segments(l.root, at); commit.CodeOf(err) != commit.CodeMetadataInvalid {
+			return segs, err
+		}
 	}
-	return s.segments(l.root, at)
+	return nil, err
 }
 
 // usable says whether an error of one way to build a version leaves others worth

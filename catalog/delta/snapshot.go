@@ -273,6 +273,19 @@ func (s *Snapshot) Domain(name string) (string, bool) {
 	return d.Configuration, ok
 }
 
+// IndexedLeaves are the leaves that a file written to the table must have
+// statistics of: those that its properties want, and those that it is clustered by.
+func (s *Snapshot) IndexedLeaves() ([]delta.Leaf, error) {
+	var clustered [][]string
+	if text, ok := s.Domain(delta.ClusteringDomain); ok {
+		var err error
+		if clustered, err = delta.ClusteringColumns(text); err != nil {
+			return nil, damaged(s.log.uri(""), err)
+		}
+	}
+	return delta.IndexedLeaves(s.definition.Schema, s.definition.Partition, s.definition.Properties, clustered...)
+}
+
 // Commits are the commits that the snapshot was read from, after its checkpoint,
 // ascending.
 func (s *Snapshot) Commits() []CommitSummary { return s.commits }

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -48,6 +49,21 @@ func IndexedLeaves(s *Struct, partition []string, properties map[string]string, 
 		}
 	}
 	return out, nil
+}
+
+// ClusteringDomain is the domain that says by which columns a table is clustered.
+const ClusteringDomain = "delta.clustering"
+
+// ClusteringColumns reads the configuration of ClusteringDomain: the paths, in
+// physical names, of the columns that must have statistics in each file.
+func ClusteringColumns(configuration string) ([][]string, error) {
+	var c struct {
+		Columns [][]string `json:"clusteringColumns"`
+	}
+	if err := json.Unmarshal([]byte(configuration), &c); err != nil {
+		return nil, fmt.Errorf("domain %s: %w", ClusteringDomain, err)
+	}
+	return c.Columns, nil
 }
 
 // StringPrefix is how many letters of text bounds keep.
