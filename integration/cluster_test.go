@@ -26,7 +26,7 @@ type lake struct {
 
 func start(t *testing.T, dir string) *lake {
 	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Executors: 2})
+	c, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Executors: 2, CheckAllFiles: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,6 +109,9 @@ type Config struct {
 	// JournalRetention is how long an ended job is remembered (7 days). A key
 	// is deduplicated for at least as long.
 	JournalRetention time.Duration
+	// CommitDeadline is how long one commit is tried before it is told as it stands
+	// (10 min): unknown, when a request of it may still land.
+	CommitDeadline time.Duration
 	// ParkedRetention is how long the files of a parked unit are kept (24 h).
 	// Those of a unit whose outcome isn't known are kept for ever.
 	ParkedRetention time.Duration
@@ -126,8 +129,6 @@ type Config struct {
 	// tests.
 	newCommitter  func(Config) Committer
 	bindStatement func(context.Context, sql.Statement, plan.Session, sql.BindOptions) (plan.Node, error)
-	// commitDeadline bounds one commit; 0 for the committer's own limit.
-	commitDeadline time.Duration
 	// openJournal replaces the journal in tests.
 	openJournal func(context.Context, string) (journal.Journal, error)
 }
@@ -159,6 +160,7 @@ func (c Config) withDefaults() Config {
 	dur(&c.JournalRetention, 7*24*time.Hour)
 	dur(&c.ParkedRetention, 24*time.Hour)
 	dur(&c.SweepDelay, 15*time.Minute)
+	dur(&c.CommitDeadline, 10*time.Minute)
 	num(&c.PlanSlots, 8)
 	num(&c.RootSlots, 16)
 	num(&c.MaxResult, 16<<20)
@@ -193,6 +195,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("scheduler: ExecutorTimeout is %v; want more than HeartbeatInterval, %v", c.ExecutorTimeout, c.HeartbeatInterval)
 	case c.JournalRetention < 0 || c.ParkedRetention < 0 || c.SweepDelay < 0:
 		return fmt.Errorf("scheduler: JournalRetention is %v, ParkedRetention %v and SweepDelay %v; want more than 0", c.JournalRetention, c.ParkedRetention, c.SweepDelay)
+	case c.CommitDeadline < 0:
+		return fmt.Errorf("scheduler: CommitDeadline is %v; want more than 0", c.CommitDeadline)
 	case c.PlanSlots < 1 || c.RootSlots < 1:
 		return fmt.Errorf("scheduler: PlanSlots is %d and RootSlots %d; want 1 or more", c.PlanSlots, c.RootSlots)
 	}

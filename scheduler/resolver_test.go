@@ -19,7 +19,7 @@ import (
 func leaveUnknown(t *testing.T) (*harness, string) {
 	t.Helper()
 	h := start(t, func(c *Config) {
-		c.commitDeadline = 200 * time.Millisecond
+		c.CommitDeadline = 200 * time.Millisecond
 	})
 	startExecutor(t, h.s, executorOptions{id: "e1"})
 	h.catalogs.set(func() {

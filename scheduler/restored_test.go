@@ -29,7 +29,7 @@ func (h *harness) copyJournal() string {
 func sentAfterTheCopy(t *testing.T, sealed bool) (catalogs *fakeCatalogs, dir, id string) {
 	t.Helper()
 	catalogs = &fakeCatalogs{table: committest.NewCatalog(committest.Mode{})}
-	h := startIn(t, t.TempDir(), catalogs, func(c *Config) { c.commitDeadline = 200 * time.Millisecond })
+	h := startIn(t, t.TempDir(), catalogs, func(c *Config) { c.CommitDeadline = 200 * time.Millisecond })
 	hold := newStop()
 	o := executorOptions{id: "e1", slots: parts}
 	if sealed {
@@ -77,7 +77,7 @@ func TestRestoredJournalCountsARunningJobAsSent(t *testing.T) {
 	catalogs.set(func() {
 		catalogs.faults = []string{"403", "drop-request", "drop-request", "drop-request", "drop-request"}
 	})
-	h := startIn(t, dir, catalogs, func(c *Config) { c.commitDeadline = 200 * time.Millisecond })
+	h := startIn(t, dir, catalogs, func(c *Config) { c.CommitDeadline = 200 * time.Millisecond })
 	startExecutor(t, h.s, executorOptions{id: "e2", slots: parts})
 	st := h.waitUntil(id, func(st *firnpb.JobStatus) bool {
 		return st.GetCommit() == string(commit.CommitUnknown) || endedState(st.GetState())
@@ -103,7 +103,7 @@ func TestRestoredJournalCountsARunningJobAsSent(t *testing.T) {
 // The copy has the unit as refused and parked. It was driven again since: its
 // files stay until that is settled.
 func TestRestoredJournalTrustsNoRefusal(t *testing.T) {
-	h := start(t, func(c *Config) { c.commitDeadline = 200 * time.Millisecond })
+	h := start(t, func(c *Config) { c.CommitDeadline = 200 * time.Millisecond })
 	startExecutor(t, h.s, executorOptions{id: "e1", slots: parts})
 	h.catalogs.set(func() { h.catalogs.faults = []string{"403"} })
 	id := h.run(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"}).GetJobId()

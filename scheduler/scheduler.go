@@ -151,7 +151,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		s.committer = s.cfg.newCommitter(s.cfg)
 	} else {
 		s.committer = committer.New(committer.Config{
-			Open: s.cfg.Catalogs.OpenTable, Recorder: recorder{s}, Logger: s.log, Deadline: s.cfg.commitDeadline, CheckFiles: s.checkFiles(),
+			Open: s.cfg.Catalogs.OpenTable, Recorder: recorder{s}, Logger: s.log, Deadline: s.cfg.CommitDeadline, CheckFiles: s.checkFiles(),
 		})
 	}
 	s.analyzer = sql.Analyzer{Catalogs: s.cfg.Catalogs, Parser: s.cfg.Parser}

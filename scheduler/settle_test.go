@@ -99,7 +99,7 @@ func TestFenceEndsAQuarantine(t *testing.T) {
 // Where there are no seats nothing can be fenced, and that is said.
 func TestFenceNeedsSeats(t *testing.T) {
 	catalogs := &fakeCatalogs{table: committest.NewCatalog(committest.Mode{NoSeat: true})}
-	h := startIn(t, t.TempDir(), catalogs, func(c *Config) { c.commitDeadline = 200 * time.Millisecond })
+	h := startIn(t, t.TempDir(), catalogs, func(c *Config) { c.CommitDeadline = 200 * time.Millisecond })
 	startExecutor(t, h.s, executorOptions{id: "e1", slots: parts})
 	catalogs.set(func() {
 		catalogs.faults = []string{"late", "drop-request", "drop-request", "drop-request", "drop-request"}
@@ -119,7 +119,7 @@ func TestFenceNeedsSeats(t *testing.T) {
 // leaveUnknownWith is leaveUnknown for a job that was submitted with a policy.
 func leaveUnknownWith(t *testing.T, policy string) (*harness, string) {
 	t.Helper()
-	h := start(t, func(c *Config) { c.commitDeadline = 200 * time.Millisecond })
+	h := start(t, func(c *Config) { c.CommitDeadline = 200 * time.Millisecond })
 	startExecutor(t, h.s, executorOptions{id: "e1"})
 	h.catalogs.set(func() {
 		h.catalogs.faults = []string{"late", "drop-request", "drop-request", "drop-request", "drop-request", "drop-request"}

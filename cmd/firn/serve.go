@@ -42,6 +42,8 @@ Without catalogs in the configuration file there is one called lake, in SQLite u
 	f.DurationVar(&cfg.ParkedRetention, "parked-retention", config.DefaultParkedRetention, "how long the files of a commit that was refused and may be driven again are kept")
 	f.DurationVar(&cfg.JournalRetention, "journal-retention", config.DefaultJournalRetention, "how long an ended job and its key are remembered")
 	f.DurationVar(&cfg.SweepDelay, "sweep-delay", config.DefaultSweepDelay, "how long after a job's end its executors may still write; what it left is deleted once more then")
+	f.DurationVar(&cfg.CommitDeadline, "commit-deadline", config.DefaultCommitDeadline, "how long a commit is tried before it is told as it stands: unknown, when a request of it may still land")
+	f.BoolVar(&cfg.CheckAllFiles, "check-all-files", false, "look at every file before it is committed; otherwise at 1,000 of a job and one in a hundred of its others")
 	f.String("config", "", "YAML `file` with catalogs and settings")
 	serverTLS(cmd, &cfg.TLS, &cfg.AllowPlaintext)
 	f.BoolVar(&cfg.TLS.RequireClientCert, "tls-require-client-cert", false, "refuse connections that show no certificate")
@@ -63,7 +65,7 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
-	}{{"parked-retention", cfg.ParkedRetention}, {"journal-retention", cfg.JournalRetention}, {"sweep-delay", cfg.SweepDelay}} {
+	}{{"parked-retention", cfg.ParkedRetention}, {"journal-retention", cfg.JournalRetention}, {"sweep-delay", cfg.SweepDelay}, {"commit-deadline", cfg.CommitDeadline}} {
 		if err := config.CheckPositive(d.value); err != nil {
 			return usage(cmd, "--%s %s", d.flag, err)
 		}

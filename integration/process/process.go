@@ -61,6 +61,7 @@ func StartWith(t testing.TB, env []string, args ...string) *Server {
 	s := &Server{args: args, cmd: exec.Command(Binary(t), args...), log: newLog(), done: make(chan struct{})}
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.log
+	s.cmd.Env = append(os.Environ(), "FIRN_CHECK_ALL_FILES=true") // for schedulers
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -33,6 +33,8 @@ type lab struct {
 	client  *client.Client
 	cluster *cluster.Cluster
 	next    int64
+	// deadline is that of commits; 0 for the usual one.
+	deadline time.Duration
 }
 
 var ident = []string{"s", "t"}
@@ -69,7 +71,7 @@ func (l *lab) start() {
 	l.t.Helper()
 	var err error
 	l.cluster, err = cluster.Start(l.t.Context(), cluster.Config{
-		Dir: filepath.Join(l.dir, "cluster"), Executors: 2,
+		Dir: filepath.Join(l.dir, "cluster"), Executors: 2, CheckAllFiles: true, CommitDeadline: l.deadline,
 		Catalogs: []catalog.Config{{Name: "lake", Type: "rest", URI: l.proxy.URL}},
 	})
 	if err != nil {

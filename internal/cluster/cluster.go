@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/firn-project/firn/catalog"
 	"github.com/firn-project/firn/executor"
@@ -40,6 +41,12 @@ type Config struct {
 	Dispatch string
 	// Catalogs default to DefaultCatalogs(Dir).
 	Catalogs []catalog.Config
+	// CommitDeadline is how long one commit is tried; by default as long as in any
+	// scheduler.
+	CommitDeadline time.Duration
+	// CheckAllFiles looks at every file before it is committed, and not only at a
+	// sample of those of very large jobs. Tests set it.
+	CheckAllFiles bool
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -110,6 +117,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := &Cluster{cfg: cfg, token: rand.Text()}
 	c.scheduler, err = StartScheduler(ctx, SchedulerConfig{
 		Dir: cfg.Dir, Listen: cfg.Listen, Dispatch: cfg.Dispatch, Catalogs: cfg.Catalogs, OwnToken: c.token,
+		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles,
 		// The whole disk: the user who runs this process can read it anyway.
 		LocalAllow: []string{"/"}, EndJobs: true, AnyCatalog: true, Logger: cfg.Logger.With(slog.String("role", "scheduler")),
 	})

@@ -144,7 +144,7 @@ func services(t *testing.T, allow ...string) (c *client.Client, addr string) {
 	t.Helper()
 	dir := t.TempDir()
 	s, err := cluster.StartScheduler(t.Context(), cluster.SchedulerConfig{
-		Dir: filepath.Join(dir, "s"), LocalAllow: allow, Logger: slog.New(slog.DiscardHandler),
+		Dir: filepath.Join(dir, "s"), LocalAllow: allow, CheckAllFiles: true, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -44,6 +44,9 @@ type SchedulerConfig struct {
 	Executors config.Executors
 	// ParkedRetention, JournalRetention and SweepDelay are scheduler.Config's.
 	ParkedRetention, JournalRetention, SweepDelay time.Duration
+	// CommitDeadline and CheckAllFiles are scheduler.Config's too.
+	CommitDeadline time.Duration
+	CheckAllFiles  bool
 	// TLS, AllowPlaintext and AllowAnonymous are as in config.Scheduler.
 	TLS                            config.TLS
 	AllowPlaintext, AllowAnonymous bool
@@ -106,6 +109,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, ReachSource: sourceStores(cfg.SourceStores).reach, EndJobs: cfg.EndJobs,
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
 		ParkedRetention: cfg.ParkedRetention, JournalRetention: cfg.JournalRetention, SweepDelay: cfg.SweepDelay,
+		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,
 		DeleteFile: deleteFile, StatFile: statFile, ListPrefix: listPrefix, TidyPrefix: tidyPrefix, OpenStore: openStore, Logger: cfg.Logger,
 	})

@@ -33,6 +33,7 @@ func (s Scheduler) FileValues() map[string]any {
 	}
 	for flag, value := range map[string]bool{
 		"tls-require-client-cert": s.TLS.RequireClientCert, "allow-plaintext": s.AllowPlaintext, "allow-anonymous": s.AllowAnonymous,
+		"check-all-files": s.Commit.CheckAllFiles,
 	} {
 		if value {
 			out[flag] = value
@@ -40,6 +41,7 @@ func (s Scheduler) FileValues() map[string]any {
 	}
 	for flag, value := range map[string]time.Duration{
 		"parked-retention": s.Parked.Retention, "journal-retention": s.Journal.Retention, "sweep-delay": s.Sweep.Delay,
+		"commit-deadline": s.Commit.Deadline,
 	} {
 		if value != 0 {
 			out[flag] = value.String()

@@ -33,6 +33,7 @@ type Scheduler struct {
 	Parked    Parked             `yaml:"parked"`
 	Journal   Journal            `yaml:"journal"`
 	Sweep     Sweep              `yaml:"sweep"`
+	Commit    Commit             `yaml:"commit"`
 	// TLS is plaintext when it isn't set.
 	TLS TLS `yaml:"tls"`
 	// AllowPlaintext allows to listen without TLS on more than the loopback
@@ -65,11 +66,21 @@ type Sweep struct {
 	Delay time.Duration `yaml:"delay"`
 }
 
+// Commit says how commits are made.
+type Commit struct {
+	// Deadline is how long one commit is tried before it is told as it stands.
+	Deadline time.Duration `yaml:"deadline"`
+	// CheckAllFiles looks at every file before a commit, and not only at a sample of
+	// those of very large jobs.
+	CheckAllFiles bool `yaml:"check_all_files"`
+}
+
 // Defaults of the settings of files and records.
 const (
 	DefaultParkedRetention  = 24 * time.Hour
 	DefaultJournalRetention = 7 * 24 * time.Hour
 	DefaultSweepDelay       = 15 * time.Minute
+	DefaultCommitDeadline   = 10 * time.Minute
 )
 
 // CheckPositive says whether a duration is more than 0.
@@ -250,7 +261,7 @@ func (s Scheduler) Validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"parked.retention", s.Parked.Retention}, {"journal.retention", s.Journal.Retention}, {"sweep.delay", s.Sweep.Delay}} {
+	}{{"parked.retention", s.Parked.Retention}, {"journal.retention", s.Journal.Retention}, {"sweep.delay", s.Sweep.Delay}, {"commit.deadline", s.Commit.Deadline}} {
 		if err := CheckPositive(d.value); d.value != 0 && err != nil {
 			return fmt.Errorf("%s: %w", d.name, err)
 		}

@@ -263,6 +263,9 @@ func (d *drive) send(a commit.Send) commit.Event {
 	d.o.doingNow("the catalog's answer to request "+a.Request.ID, len(a.Request.Tokens))
 	ctx, cancel := d.effect()
 	defer cancel()
+	// Who waits is told at the deadline, also by a catalog that never answers.
+	ctx, stop := context.WithTimeout(ctx, d.deadline.Sub(d.now()))
+	defer stop()
 	d.sent = true
 	log := d.log.With(slog.String("request_id", a.Request.ID))
 	log.LogAttrs(ctx, slog.LevelDebug, "sending commit request", slog.Int64("seat", a.Request.Seat.Number), slog.Int("units", len(a.Request.Tokens)))
