@@ -420,6 +420,34 @@ func TestMetadataFilesAreTrimmed(t *testing.T) {
 	sameIDs(t, "all", f.ids(all()), 0, 1, 2, 3, 4)
 }
 
+// While the outcome of a commit isn't known, no metadata file goes: the pointer may
+// still be the old one, or the new one.
+func TestMetadataFilesStayWhileTheAnswerIsMissing(t *testing.T) {
+	for _, landed := range []bool{false, true} {
+		f := newFixture(t, idKV(), nil, map[string]string{
+			"write.metadata.previous-versions-max": "1", "write.metadata.delete-after-commit.enabled": "true",
+		})
+		for i := range 3 {
+			f.append(f.unit(fmt.Sprint(i), f.file(false, rows(nil, int64(i)))))
+		}
+		before := f.metadataFiles()
+		f.cat.answer, f.cat.drop = &commit.Answer{Class: commit.AnswerAmbiguous, Err: errors.New("no answer")}, !landed
+		r, err := f.driver.Build(t.Context(), f.read(), []commit.Unit{f.unit("late", f.file(false, rows(nil, 9)))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := f.driver.Send(t.Context(), r); a.Class != commit.AnswerAmbiguous {
+			t.Fatalf("%+v", a)
+		}
+		after := f.metadataFiles()
+		for _, name := range before {
+			if !slices.Contains(after, name) {
+				t.Errorf("landed %t: %s was deleted before the outcome was known", landed, name)
+			}
+		}
+	}
+}
+
 func TestCompressedMetadataAndOwnDirectory(t *testing.T) {
 	dir := t.TempDir()
 	f := newFixture(t, idKV(), nil, map[string]string{"write.metadata.compression-codec": "gzip", "write.metadata.path": "file://" + dir + "/"})

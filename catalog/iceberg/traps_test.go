@@ -16,6 +16,7 @@ import (
 
 	ice "github.com/apache/iceberg-go"
 	iceio "github.com/apache/iceberg-go/io"
+	"github.com/apache/iceberg-go/table"
 
 	"github.com/firn-project/firn/commit"
 )
@@ -303,6 +304,30 @@ func TestTrapB20_ClockBehindTheTable(t *testing.T) {
 		t.Error("last-updated-ms is before the last snapshot")
 	}
 	sameIDs(t, "all", f.ids(all()), 1, 2)
+}
+
+// However far this machine's clock or another writer's is ahead or behind,
+// timestamps don't go back, so that catalogs which refuse those of more than a
+// minute ago, as the library does, take them.
+func TestTimestampsUnderClockSkew(t *testing.T) {
+	f := newFixture(t, idKV(), nil, nil)
+	start := f.now
+	for i, skew := range []time.Duration{0, 30 * 24 * time.Hour, -time.Hour, time.Minute, 60 * 24 * time.Hour, 0} {
+		f.now = start.Add(skew)
+		if i == 0 { // another writer changes a property: no snapshot
+			f.foreign(table.NewSetPropertiesUpdate(ice.Properties{"owner": "else"}))
+		}
+		before := f.meta()
+		f.append(f.unit(fmt.Sprint(i), f.file(false, rows(nil, int64(i)))))
+		now := f.meta()
+		s := now.CurrentSnapshot()
+		if s.TimestampMs < before.LastUpdatedMillis() || now.LastUpdatedMillis() < before.LastUpdatedMillis() {
+			t.Errorf("skew %s: the snapshot is of %d, the table was of %d and is of %d", skew, s.TimestampMs, before.LastUpdatedMillis(), now.LastUpdatedMillis())
+		}
+		if p := before.CurrentSnapshot(); p != nil && s.TimestampMs < p.TimestampMs {
+			t.Errorf("skew %s: %d after %d", skew, s.TimestampMs, p.TimestampMs)
+		}
+	}
 }
 
 // The library's own commit is called nowhere: it retries below us, and its

@@ -62,3 +62,27 @@ func AppendWith(summary ice.Properties, ids ...int64) func(context.Context, *tab
 		return txn.Append(ctx, rdr, summary)
 	}
 }
+
+// Apply changes a table as its owner does with other tools, past proxy and
+// requirements: a rollback, an expiry, another schema.
+func (s *Server) Apply(ctx context.Context, ident []string, updates ...table.Update) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _, err := s.cat.CommitTable(ctx, ident, nil, updates)
+	return err
+}
+
+// Empty makes a table again, as other tools make tables: without a first snapshot.
+func (s *Server) Empty(ctx context.Context, ident ...string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.cat.LoadTable(ctx, ident)
+	if err != nil {
+		return err
+	}
+	if err := s.cat.DropTable(ctx, ident); err != nil {
+		return err
+	}
+	_, err = s.cat.CreateTable(ctx, ident, t.Schema())
+	return err
+}

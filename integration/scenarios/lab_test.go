@@ -42,11 +42,19 @@ var ident = []string{"s", "t"}
 // newLab makes the table with what comes after its columns, such as PARTITIONED BY.
 func newLab(t *testing.T, layout string) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: t.TempDir()}
+	return newLabOf(t, layout, restcatalog.Lies{}, 0)
+}
+
+// newLabOf is newLab with a catalog that lies, and a deadline of commits; 0 for the
+// usual one.
+func newLabOf(t *testing.T, layout string, lies restcatalog.Lies, deadline time.Duration) *lab {
+	t.Helper()
+	l := &lab{t: t, dir: t.TempDir(), deadline: deadline}
 	var err error
 	if l.server, err = restcatalog.NewServer(l.dir); err != nil {
 		t.Fatal(err)
 	}
+	l.server.Lie(lies)
 	t.Cleanup(func() {
 		if err := l.server.Close(); err != nil {
 			t.Error(err)
@@ -113,9 +121,14 @@ func (l *lab) fired() {
 
 // insert writes n rows, with ids that no other insert has, under a key.
 func (l *lab) insert(key string, n int) (client.JobStatus, error) {
+	return l.run(key, l.statement(n))
+}
+
+// statement inserts n rows with ids that no other statement has.
+func (l *lab) statement(n int) string {
 	first := l.next
 	l.next += int64(n)
-	return l.run(key, fmt.Sprintf("INSERT INTO lake.s.t SELECT i AS id, 'w' AS w FROM range(%d, %d) r(i)", first, l.next))
+	return fmt.Sprintf("INSERT INTO lake.s.t SELECT i AS id, 'w' AS w FROM range(%d, %d) r(i)", first, l.next)
 }
 
 func (l *lab) run(key, sql string) (client.JobStatus, error) {
