@@ -93,7 +93,9 @@ func (s *Scheduler) submit(ctx context.Context, sub submission) (*firnpb.JobStat
 		// The process ended between the commit and the record of the job's
 		// end: the table has the token.
 	}
-	return s.begin(ctx, newJob(sub, time.Now()))
+	j := newJob(sub, time.Now())
+	j.again = found
+	return s.begin(ctx, j)
 }
 
 // begin records a new job and starts to plan it.

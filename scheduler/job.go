@@ -48,7 +48,9 @@ type job struct {
 	// once it is taken up.
 	resume *resume
 	// lost: the journal is a copy that was made while the job ran.
-	lost     bool
+	lost bool
+	// again: its key was used before, by a job that may have left a parked unit.
+	again    bool
 	planText string
 	table    string
 	graph    *graph.Graph
@@ -290,7 +292,7 @@ func (s *Scheduler) publish(j *job) {
 			if !j.isPublished() {
 				close(j.published)
 			}
-			if err == nil && j.target.Name != "" && j.commitState() != commit.CommitCommitted {
+			if err == nil && j.target.Name != "" && (j.again || j.commitState() != commit.CommitCommitted) {
 				s.sweeper.soon()
 			}
 			j.touch()

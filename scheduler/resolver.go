@@ -266,6 +266,7 @@ func (s *Scheduler) lookUp(ctx context.Context, u journal.Unit) (o commit.Outcom
 	}
 	now := time.Now()
 	m := commit.NewMachine([]commit.Unit{unit}, commit.Options{Deadline: now, Sent: requestsOf(sends, u.Branch)})
+	o = commit.Outcome{State: commit.Unknown}
 	actions := m.Step(commit.Begin{}, now)
 	for len(actions) > 0 {
 		var answer commit.Event
@@ -278,8 +279,13 @@ func (s *Scheduler) lookUp(ctx context.Context, u journal.Unit) (o commit.Outcom
 					meta, rerr = table.Read(ctx)
 				}
 				answer = commit.ReadDone{Metadata: meta, Err: rerr}
+			case commit.Discard:
+				// There was a read that proved it dead, so there is a table.
+				if derr := table.Discard(ctx, a.Request); derr != nil {
+					s.log.Warn("discarding a dead commit request left files behind", slog.String("request_id", a.Request.ID), slog.Any("error", derr))
+				}
 			case commit.Finish:
-				return a.Outcome, nil
+				o = a.Outcome
 			default: // it only finds out
 			}
 		}
@@ -288,7 +294,7 @@ func (s *Scheduler) lookUp(ctx context.Context, u journal.Unit) (o commit.Outcom
 		}
 		actions = m.Step(answer, now)
 	}
-	return commit.Outcome{State: commit.Unknown}, nil
+	return o, nil
 }
 
 // reportFor is what is told of a unit's outcome.

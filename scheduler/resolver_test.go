@@ -12,6 +12,7 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/journal"
 )
 
 // leaveUnknown runs an INSERT whose commit's outcome isn't known when its
@@ -202,5 +203,43 @@ func TestOrphans(t *testing.T) {
 	// Of a job that committed, what the table doesn't hold is an orphan.
 	if o := orphans(false)[running]; len(o.GetFiles()) != 1 || o.GetKept() != "" || !strings.Contains(o.GetWhy(), "snapshot") {
 		t.Errorf("of a committed job: %v", o)
+	}
+}
+
+// What a dead request had written goes when it is found dead, also by the look
+// that only finds out; and when the key is committed by another job, the files of
+// the first one go at once, although its unit was parked.
+func TestAParkedUnitLosesItsKey(t *testing.T) {
+	h := start(t, func(c *Config) {
+		c.ListPrefix = finds("left.parquet")
+	})
+	startExecutor(t, h.s, executorOptions{id: "e1", slots: parts})
+	h.catalogs.set(func() { h.catalogs.faults = []string{"403"} })
+	parked := h.run(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"})
+	wantState(t, parked, graph.JobFailed, commit.CommitRefused)
+	wantState(t, h.run(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "other"}), graph.Succeeded, commit.CommitCommitted)
+	if files := h.catalogs.table.MetadataFiles(); len(files) != 2 {
+		t.Fatalf("metadata files %v", files)
+	}
+	h.s.resolveUnits(t.Context())
+	if files := h.catalogs.table.MetadataFiles(); len(files) != 1 {
+		t.Errorf("the dead request's metadata files stay: %v", files)
+	}
+	if u := unitOf(t, h, parked.GetJobId()); u.State != journal.UnitRefused || u.Quarantine || !u.Waits() {
+		t.Fatalf("%+v", u)
+	}
+	h.catalogs.set(func() {
+		if len(h.catalogs.deleted) > 0 {
+			t.Fatalf("deleted %v", h.catalogs.deleted)
+		}
+	})
+	won := h.run(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"})
+	wantState(t, won, graph.Succeeded, commit.CommitCommitted)
+	if won.GetJobId() == parked.GetJobId() {
+		t.Fatal("the parked unit was driven again")
+	}
+	h.wantDeleted(parked.GetJobId() + "/left.parquet")
+	if len(units(t, h, false)) != 0 {
+		t.Error("the parked unit still waits")
 	}
 }

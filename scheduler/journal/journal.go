@@ -80,7 +80,10 @@ type Journal interface {
 	// incarnation from then on; one that was refused is unknown again. One that
 	// was committed or dropped stays as it is.
 	Lost(ctx context.Context, jobID string, s Send) error
-	// Outcome writes how the unit of a job ended, or that it isn't known.
+	// Outcome writes how the unit of a job ended, or that it isn't known. With a
+	// commit that shows which submission of the key the table has, the units that
+	// other jobs sealed under the token and that were refused for good are
+	// committed by another submission from then on: their files have lost.
 	Outcome(ctx context.Context, jobID string, o Outcome) error
 	// Drop writes that a unit's files were given up. It refuses, with
 	// ErrNotDroppable, a unit that may be in a table, or may still get there.

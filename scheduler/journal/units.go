@@ -145,9 +145,20 @@ func (j *SQLite) Outcome(ctx context.Context, jobID string, o Outcome) error {
 	// Committed is proven and final: nothing takes it back.
 	failpoint.Hit(failpoint.BeforeOutcome)
 	err := j.tx(ctx, func(tx *sql.Tx) error {
-		return one(tx.ExecContext(ctx, `UPDATE units SET state = ?, reason = ?, cause = ?, quarantine = ?, other = ?, ledger_only = ?, since_ms = ?
+		if err := one(tx.ExecContext(ctx, `UPDATE units SET state = ?, reason = ?, cause = ?, quarantine = ?, other = ?, ledger_only = ?, since_ms = ?
 			WHERE job_id = ? AND (state <> ? OR ? = ?)`,
-			string(state), string(o.Reason), o.Cause, o.Quarantine, o.Other, o.LedgerOnly, now(), jobID, string(UnitCommitted), string(state), string(UnitCommitted)))
+			string(state), string(o.Reason), o.Cause, o.Quarantine, o.Other, o.LedgerOnly, now(), jobID, string(UnitCommitted), string(state), string(UnitCommitted))); err != nil {
+			return err
+		}
+		if state != UnitCommitted || o.LedgerOnly {
+			return nil
+		}
+		// A token lands once. What other jobs sealed under it, and was refused for
+		// good, has lost: its files needn't wait for somebody to drive it again.
+		_, err := tx.ExecContext(ctx, `UPDATE units SET state = ?, other = 1, since_ms = ? FROM (SELECT token, digest FROM units WHERE job_id = ?) AS won
+			WHERE units.token = won.token AND units.digest <> won.digest AND job_id <> ? AND state = ? AND NOT quarantine AND incarnation = ?`,
+			string(UnitCommitted), now(), jobID, jobID, string(UnitRefused), j.incarnation)
+		return err
 	})
 	failpoint.HitIf(err == nil, failpoint.AfterOutcome)
 	return problem("record outcome of", jobID, err)

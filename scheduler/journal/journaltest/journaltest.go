@@ -20,7 +20,7 @@ type Opener func(ctx context.Context) (journal.Journal, error)
 func Run(t *testing.T, shared bool, fresh func(t *testing.T) Opener) {
 	for name, f := range map[string]func(*testing.T, journal.Journal){
 		"Jobs": testJobs, "UnitFromSealToOutcome": testUnitFromSealToOutcome, "SendIsAtomic": testSendIsAtomic,
-		"SendNamesTheLastSeal": testSendNamesTheLastSeal, "UnitsThatWait": testUnitsThatWait, "Unresolved": testUnresolved,
+		"SendNamesTheLastSeal": testSendNamesTheLastSeal, "UnitsThatWait": testUnitsThatWait, "Unresolved": testUnresolved, "LosersOfAKey": testLosersOfAKey,
 		"Seal": testSeal, "LargeManifest": testLargeManifest, "Origin": testOrigin, "Batch": testBatch, "BatchIsAtomic": testBatchIsAtomic,
 		"Executors": testExecutors, "Deleting": testDeleting, "Sweeps": testSweeps, "Prune": testPrune, "Parallel": testParallel,
 	} {

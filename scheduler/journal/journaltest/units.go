@@ -177,3 +177,45 @@ func testUnresolved(t *testing.T, j journal.Journal) {
 		want(string(o.State), "")
 	}
 }
+
+// testLosersOfAKey: the commit of a key decides about what other jobs sealed under
+// it and was refused for good; not about what may still land, is of another table,
+// or when nobody can tell which files the commit holds.
+func testLosersOfAKey(t *testing.T, j journal.Journal) {
+	ctx := t.Context()
+	seal := func(id string, token byte, o journal.Outcome) journal.Unit {
+		u := Unit(id, "k")
+		u.Token, u.Digest = commit.Token{token}, commit.Digest{id[2], id[3]}
+		must(t, j.PutJob(ctx, Job(id, "k")))
+		must(t, j.Seal(ctx, u, nil))
+		if o.State != "" {
+			must(t, j.Outcome(ctx, id, o))
+		}
+		return u
+	}
+	refused := journal.Outcome{State: commit.Refused, Reason: commit.ReasonPermission}
+	onAWord := journal.Outcome{State: commit.Refused, Reason: commit.ReasonPermission, Quarantine: true}
+	for _, ledgerOnly := range []bool{true, false} {
+		n := byte('0')
+		if ledgerOnly {
+			n = '1'
+		}
+		id := func(name string) string { return "j-" + string(n) + name }
+		seal(id("a"), n, refused)
+		seal(id("b"), n, onAWord)
+		seal(id("c"), n, journal.Outcome{State: commit.Unknown})
+		seal(id("d"), n+100, refused)
+		seal(id("e"), n, journal.Outcome{})
+		must(t, j.Outcome(ctx, id("e"), journal.Outcome{State: commit.Committed, LedgerOnly: ledgerOnly}))
+		for _, name := range []string{"a", "b", "c", "d"} {
+			u, err := j.Unit(ctx, id(name))
+			must(t, err)
+			if lost := u.State == journal.UnitCommitted && u.Other; lost != (name == "a" && !ledgerOnly) {
+				t.Errorf("%s (ledger only %t): %s, other %t", id(name), ledgerOnly, u.State, u.Other)
+			}
+		}
+		if u, err := j.Unit(ctx, id("e")); err != nil || u.State != journal.UnitCommitted || u.Other {
+			t.Errorf("the winner: %+v, %v", u, err)
+		}
+	}
+}
