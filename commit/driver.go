@@ -1,6 +1,9 @@
 package commit
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Table is the contract of a driver: one open table of one format in one
 // catalog. Every driver passes the conformance suite of package committest.
@@ -26,6 +29,33 @@ type Table interface {
 	Discard(ctx context.Context, r Request) error
 	// Close releases the driver's resources.
 	Close() error
+}
+
+// Marked is a Table that writes files for a request before anybody has it on
+// record. When the process dies in between, or with files that it has made ahead
+// of a request, the mark in their names tells the next one whose they are.
+type Marked interface {
+	Table
+	// Mark has each file that is written from now on bear mark in its name: the
+	// last two groups of a random UUID, "8xxx-xxxxxxxxxxxx". begin is called before
+	// files are written to a directory, by several goroutines, and nothing is
+	// written unless it returns nil. Mark comes before the first Build.
+	Mark(mark string, begin func(ctx context.Context, tableUUID, dir string) error)
+	// MarkedFiles calls each with every file in dir that bears mark, in any order.
+	MarkedFiles(ctx context.Context, dir, mark string, each func(MarkedFile) error) error
+	// Unreferenced takes what m's table refers to, in whatever snapshot, out of the
+	// paths of marked files. m is a read of this driver.
+	Unreferenced(ctx context.Context, m Metadata, paths map[string]bool) error
+}
+
+// MarkedFile is a file that bears a mark.
+type MarkedFile struct {
+	Path string
+	// RequestID is the id in its name: that of the request that it was written for,
+	// or one that no request has.
+	RequestID string
+	// Made is when that id was made, by the clock of the machine that made it.
+	Made time.Time
 }
 
 // Metadata is one read of a table: everything in it was true at one moment.

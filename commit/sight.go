@@ -54,6 +54,10 @@ func firmClock(m Metadata) Seat {
 	return c
 }
 
+// FirmClock is the clock of a read as far as nobody can set it back: a request that
+// claims a number up to its own, or another pointer, can't land any more.
+func FirmClock(m Metadata) Seat { return firmClock(m) }
+
 // Sees says whether a read shows each token that landed at a seat after since:
 // in a snapshot or in the ledger. The ledger of a table without numbers finds
 // tokens, but proves nothing of those that it doesn't hold.

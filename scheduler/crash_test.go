@@ -30,8 +30,10 @@ type mortal struct {
 	// dieAt is the number of the write, 0 for none; after says on which side.
 	dieAt int
 	after bool
-	died  chan struct{}
-	dead  bool
+	// sweeping: only the writes of sweeps are counted.
+	sweeping bool
+	died     chan struct{}
+	dead     bool
 }
 
 func (m *mortal) isDead() bool {
@@ -50,14 +52,22 @@ func (m *mortal) die() {
 }
 
 // write does one write, unless the process dies.
-func (m *mortal) write(f func() error) error {
+func (m *mortal) write(f func() error) error { return m.step(false, f) }
+
+// sweep does one write of a sweep.
+func (m *mortal) sweep(f func() error) error { return m.step(true, f) }
+
+func (m *mortal) step(sweeps bool, f func() error) error {
 	m.mu.Lock()
 	if m.dead {
 		m.mu.Unlock()
 		return errDead
 	}
-	m.writes++
-	now := m.writes == m.dieAt
+	now := false
+	if sweeps || !m.sweeping {
+		m.writes++
+		now = m.writes == m.dieAt
+	}
 	m.mu.Unlock()
 	if now && !m.after {
 		m.die()
@@ -99,16 +109,28 @@ func (m *mortal) Drop(ctx context.Context, id string) error {
 }
 
 func (m *mortal) Deleting(ctx context.Context, id string, paths []string, loser bool) error {
-	return m.write(func() error { return m.Journal.Deleting(ctx, id, paths, loser) })
+	return m.sweep(func() error { return m.Journal.Deleting(ctx, id, paths, loser) })
 }
 
 func (m *mortal) Swept(ctx context.Context, id string, last bool) error {
-	return m.write(func() error { return m.Journal.Swept(ctx, id, last) })
+	return m.sweep(func() error { return m.Journal.Swept(ctx, id, last) })
+}
+
+func (m *mortal) Building(ctx context.Context, b journal.Build) error {
+	return m.write(func() error { return m.Journal.Building(ctx, b) })
+}
+
+func (m *mortal) DeletingBuilt(ctx context.Context, b journal.Build, clock commit.Seat, files []commit.MarkedFile) error {
+	return m.sweep(func() error { return m.Journal.DeletingBuilt(ctx, b, clock, files) })
+}
+
+func (m *mortal) BuildSwept(ctx context.Context, b journal.Build) error {
+	return m.sweep(func() error { return m.Journal.BuildSwept(ctx, b) })
 }
 
 // mortalTable is a table whose process may be dead.
 type mortalTable struct {
-	commit.Table
+	commit.Marked
 	m *mortal
 }
 
@@ -116,14 +138,21 @@ func (t mortalTable) Read(ctx context.Context) (commit.Metadata, error) {
 	if t.m.isDead() {
 		return nil, errDead
 	}
-	return t.Table.Read(ctx)
+	return t.Marked.Read(ctx)
 }
 
 func (t mortalTable) Send(ctx context.Context, r commit.Request) commit.Answer {
 	if t.m.isDead() {
 		return commit.Answer{Class: commit.AnswerAmbiguous, Err: errDead}
 	}
-	return t.Table.Send(ctx, r)
+	return t.Marked.Send(ctx, r)
+}
+
+func (t mortalTable) Discard(ctx context.Context, r commit.Request) error {
+	if t.m.isDead() {
+		return errDead
+	}
+	return t.Marked.Discard(ctx, r)
 }
 
 // mortalCatalogs gives such tables.
@@ -134,7 +163,7 @@ type mortalCatalogs struct {
 
 func (c mortalCatalogs) OpenTable(ctx context.Context, n commit.TableName) (commit.Table, error) {
 	t, err := c.fakeCatalogs.OpenTable(ctx, n)
-	return mortalTable{t, c.m}, err
+	return mortalTable{t.(commit.Marked), c.m}, err
 }
 
 // crash ends the scheduler as a kill would: nobody hears anything of it, and
@@ -276,6 +305,10 @@ func killAt(t *testing.T, stmt string, k int, after, executorToo bool) bool {
 	}
 	if rows := catalogs.table.Rows("main"); catalogs.table.Applied() != 1 || rows != want || st.GetReport().GetRows() != want {
 		t.Errorf("%d commits, %d rows in the table, report %v", catalogs.table.Applied(), rows, st.GetReport())
+	}
+	h.s.sweeper.requests(t.Context(), false)
+	if files := catalogs.table.MetadataFiles(); len(files) != 1 {
+		t.Errorf("metadata files %v for one commit", files)
 	}
 	h.close()
 	catalogs.set(func() {

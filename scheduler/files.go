@@ -239,12 +239,14 @@ type sweeper struct {
 	mu sync.Mutex
 	// round is closed and replaced after each round.
 	round chan struct{}
-	// kept says why the files of a job stayed at the last sweep.
+	// kept says why the files of a job, or of requests, stayed at the last sweep.
 	kept map[string]error
+	// first are the builds that this process has swept once.
+	first map[string]bool
 }
 
 func newSweeper(s *Scheduler) *sweeper {
-	return &sweeper{s: s, began: time.Now(), wake: make(chan struct{}, 1), round: make(chan struct{}), kept: map[string]error{}}
+	return &sweeper{s: s, began: time.Now(), wake: make(chan struct{}, 1), round: make(chan struct{}), kept: map[string]error{}, first: map[string]bool{}}
 }
 
 // soon asks for a round.
@@ -300,6 +302,7 @@ func (w *sweeper) sweep(ctx context.Context, closing bool) time.Duration {
 		})
 	}
 	_ = g.Wait()
+	next = min(next, w.requests(ctx, closing))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.round)
@@ -342,6 +345,70 @@ func (w *sweeper) one(ctx context.Context, job journal.Sweep, last bool) {
 	w.note(job.JobID, nil)
 }
 
+// requests sweeps the files that earlier processes wrote for requests: when this
+// one begins, and once more, for the last time, when one that was only stalled
+// can't write any more. It returns when that is.
+func (w *sweeper) requests(ctx context.Context, closing bool) time.Duration {
+	if w.s.cfg.DeleteFile == nil || closing {
+		return sweepEvery
+	}
+	builds, err := w.s.journal.Builds(ctx)
+	if err != nil {
+		w.s.log.Warn("files of requests not listed", slog.Any("error", err))
+		return sweepEvery
+	}
+	left := time.Until(w.began.Add(w.s.cfg.SweepDelay))
+	next := sweepEvery
+	for _, b := range builds {
+		id := buildKey(b)
+		if b.Epoch == w.s.journal.Epoch() || ctx.Err() != nil {
+			continue
+		}
+		if left > 0 {
+			next = min(next, left)
+		}
+		if !w.tried(id) || left <= 0 || w.why(id) != nil {
+			w.oneRequests(ctx, b, left <= 0)
+		}
+	}
+	return next
+}
+
+func (w *sweeper) oneRequests(ctx context.Context, b journal.Build, last bool) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	id := buildKey(b)
+	log := w.s.log.With(slog.String("table", b.Table.String()), slog.String("mark", b.Mark))
+	err := w.s.withMarked(ctx, b.Table, func(t commit.Marked) error {
+		_, err := w.s.cleaner().CleanRequests(ctx, b, t)
+		return err
+	})
+	if err != nil && time.Since(b.At) > w.s.cfg.JournalRetention &&
+		(errors.Is(err, cleanup.ErrUnclear) || errors.Is(err, journal.ErrNotDroppable) || errors.Is(err, commit.ErrTableNotFound)) {
+		log.Warn("files of requests stay for good", slog.Any("error", err))
+		err, last = nil, true
+	}
+	if err == nil && last {
+		err = w.s.journal.BuildSwept(ctx, b)
+	}
+	if old := w.why(id); err != nil && (old == nil || old.Error() != err.Error()) {
+		log.Warn("files of requests stay for now", slog.Any("error", err))
+	}
+	w.note(id, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.first[id] = true
+}
+
+func buildKey(b journal.Build) string { return b.Mark + " " + b.TableUUID + " " + b.Dir }
+
+// tried says whether this process has swept the files of requests before.
+func (w *sweeper) tried(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.first[id]
+}
+
 func (w *sweeper) note(jobID string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -374,6 +441,14 @@ func (w *sweeper) settled(ctx context.Context, table string) error {
 		open := false
 		for _, job := range jobs {
 			open = open || job.Table == table && !errors.Is(w.why(job.JobID), cleanup.ErrUnclear)
+		}
+		builds, err := w.s.journal.Builds(ctx)
+		if err != nil {
+			return err
+		}
+		for _, b := range builds {
+			why := w.why(buildKey(b))
+			open = open || b.Table.String() == table && b.Epoch != w.s.journal.Epoch() && !errors.Is(why, cleanup.ErrUnclear) && !errors.Is(why, journal.ErrNotDroppable)
 		}
 		if !open {
 			return nil

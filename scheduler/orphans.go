@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/cleanup"
 	"github.com/firn-project/firn/scheduler/journal"
@@ -47,7 +48,65 @@ func (s *Scheduler) Orphans(ctx context.Context, r *firnpb.OrphansRequest) (*fir
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return &firnpb.OrphansResponse{Jobs: slices.DeleteFunc(found, func(o *firnpb.OrphanFiles) bool { return o == nil })}, nil
+	requests, err := s.requestOrphans(ctx, name, r.GetDelete())
+	if err != nil {
+		return nil, err
+	}
+	return &firnpb.OrphansResponse{Jobs: slices.DeleteFunc(append(found, requests...), func(o *firnpb.OrphanFiles) bool { return o == nil })}, nil
+}
+
+// requestsID stands where a job's id does for files that a process wrote for
+// requests.
+func requestsID(b journal.Build) string { return "requests-" + b.Mark }
+
+// withMarked opens a table for what is done with marked files; nothing is when
+// its driver marks none.
+func (s *Scheduler) withMarked(ctx context.Context, name commit.TableName, f func(commit.Marked) error) (err error) {
+	t, err := s.cfg.Catalogs.OpenTable(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	if m, ok := t.(commit.Marked); ok {
+		return f(m)
+	}
+	return nil
+}
+
+// requestOrphans are the files that processes wrote for requests to a table that
+// were never sent: orphans, and those that stay although the table doesn't refer
+// to them.
+func (s *Scheduler) requestOrphans(ctx context.Context, name commit.TableName, remove bool) ([]*firnpb.OrphanFiles, error) {
+	builds, err := s.journal.Builds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []*firnpb.OrphanFiles
+	for _, b := range builds {
+		if b.Table.String() != name.String() {
+			continue
+		}
+		var p cleanup.Plan
+		deleted := false
+		if err := s.withMarked(ctx, name, func(t commit.Marked) error {
+			var err error
+			if p, err = s.cleaner().PlanRequests(ctx, b, t); err == nil && remove && len(p.Delete) > 0 {
+				_, err = s.cleaner().CleanRequests(ctx, b, t)
+				deleted = err == nil
+			}
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		o := &firnpb.OrphanFiles{JobId: requestsID(b), Files: p.Delete, Why: p.Why, Deleted: deleted, More: uint64(p.More)}
+		if p.Because != nil {
+			o.Files, o.Why, o.Kept = p.Keep, "", p.Because.Error()
+		}
+		if len(o.Files) > 0 {
+			all = append(all, o)
+		}
+	}
+	return all, nil
 }
 
 // orphansOf are the orphans of one job, or its files that must stay all the same;

@@ -85,6 +85,27 @@ func (r recorder) RecordOutcome(ctx context.Context, u commit.Unit, o commit.Out
 	return r.s.journal.Outcome(ctx, u.JobID, outcomeRecord(o))
 }
 
+// openMarked opens a table for the committer. What its driver writes for requests
+// bears this process's mark, and that is on record before, once for each directory:
+// see cleanup.Cleaner.
+func (s *Scheduler) openMarked(ctx context.Context, name commit.TableName) (commit.Table, error) {
+	t, err := s.cfg.Catalogs.OpenTable(ctx, name)
+	if m, ok := t.(commit.Marked); ok && err == nil {
+		m.Mark(s.mark, func(ctx context.Context, uuid, dir string) error {
+			type build struct{ uuid, dir string }
+			if _, known := s.builds.Load(build{uuid, dir}); known {
+				return nil
+			}
+			if err := s.journal.Building(ctx, journal.Build{Mark: s.mark, Table: name, TableUUID: uuid, Dir: dir}); err != nil {
+				return err
+			}
+			s.builds.Store(build{uuid, dir}, true)
+			return nil
+		})
+	}
+	return t, err
+}
+
 // encodeFiles writes files as the Arrow IPC stream of a file manifest.
 func encodeFiles(files []commit.File) ([]byte, error) {
 	rec, err := wire.EncodeManifest(memory.DefaultAllocator, files)

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -109,7 +110,8 @@ func TestCancelOfASealedUnit(t *testing.T) {
 			wantState(t, h.wait(id), graph.Cancelled, commit.CommitNone)
 			h.close()
 			deleted := 0
-			h.catalogs.set(func() { deleted = len(h.catalogs.deleted) })
+			// Its own deletion and the sweep may both come to a file.
+			h.catalogs.set(func() { deleted = len(slices.Compact(slices.Sorted(slices.Values(h.catalogs.deleted)))) })
 			if h.catalogs.table.Applied() != 0 || deleted != parts {
 				t.Errorf("%d commits, %d files deleted of %d", h.catalogs.table.Applied(), deleted, parts)
 			}

@@ -61,6 +61,10 @@ type Scheduler struct {
 	scribe *scribe
 	// sweeper deletes what ended jobs left.
 	sweeper *sweeper
+	// mark is in the names of the files that this process writes for requests;
+	// builds are the directories for which that is on record.
+	mark   string
+	builds sync.Map
 
 	keys keyLocks
 	// targets are the commit operators that run, by job, for the recorder, and
@@ -112,7 +116,7 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, err
 	}
 	return &Scheduler{
-		cfg: cfg, log: cfg.Logger, leave: make(chan struct{}),
+		cfg: cfg, log: cfg.Logger, leave: make(chan struct{}), mark: uuid.NewString()[len("00000000-0000-4000-"):],
 		planSlots: make(chan struct{}, cfg.PlanSlots), rootSlots: make(chan struct{}, cfg.RootSlots),
 		state: state{
 			jobs: map[string]*job{}, byKey: map[string]*job{}, cached: map[string]*job{},
@@ -151,7 +155,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		s.committer = s.cfg.newCommitter(s.cfg)
 	} else {
 		s.committer = committer.New(committer.Config{
-			Open: s.cfg.Catalogs.OpenTable, Recorder: recorder{s}, Logger: s.log, Deadline: s.cfg.CommitDeadline, CheckFiles: s.checkFiles(),
+			Open: s.openMarked, Recorder: recorder{s}, Logger: s.log, Deadline: s.cfg.CommitDeadline, CheckFiles: s.checkFiles(),
 		})
 	}
 	s.analyzer = sql.Analyzer{Catalogs: s.cfg.Catalogs, Parser: s.cfg.Parser}

@@ -68,7 +68,7 @@ type build struct {
 }
 
 func (b *build) run(ctx context.Context) (commit.Request, error) {
-	if err := b.prepare(); err != nil {
+	if err := b.prepare(ctx); err != nil {
 		return commit.Request{}, err
 	}
 	inherited, err := b.table.manifestsOf(ctx, b.parent)
@@ -156,7 +156,7 @@ func (b *build) seat(s *table.Snapshot) int64 {
 }
 
 // prepare checks what the machine promised and picks the ids.
-func (b *build) prepare() error {
+func (b *build) prepare(ctx context.Context) error {
 	if len(b.units) == 0 {
 		return errors.New("no units")
 	}
@@ -195,7 +195,7 @@ func (b *build) prepare() error {
 		}
 	}
 	var err error
-	if b.id, err = uuid.NewV7(); err != nil {
+	if b.id, err = b.table.marks.id(ctx, b.base); err != nil {
 		return err
 	}
 	b.snapshotID = newSnapshotID(b.base.meta)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
-	"github.com/google/uuid"
 	"github.com/twmb/avro/ocf"
 
 	"github.com/firn-project/firn/commit"
@@ -34,10 +33,11 @@ import (
 // take away what another one has landed with. It is deleted when nothing can need
 // it any more: its sources aren't all in the table, so no request will name it
 // again, and each request that was built with it was discarded, which is done
-// only when it was never sent or is dead and didn't land. After a crash an
-// unused one is an orphan.
+// only when it was never sent or is dead and didn't land. After a crash the mark in
+// the name of an unused one tells whose it was (commit.Marked).
 type merger struct {
 	store objstore.Store
+	marks *marks
 
 	mu sync.Mutex
 	// ready may be taken by the next request; retired are those that no new
@@ -225,7 +225,7 @@ func (g *merger) merge(ctx context.Context, m *Metadata, bin []iceberg.ManifestF
 	if err != nil {
 		return nil, err
 	}
-	id, err := uuid.NewV7()
+	id, err := g.marks.id(ctx, m)
 	if err != nil {
 		return nil, err
 	}

@@ -80,6 +80,7 @@ type Table struct {
 	// snapshot, one of which the next request inherits.
 	lists  [2]manifestList
 	merger merger
+	marks  marks
 	// conv is the converter of the last request.
 	conv     *converter
 	convUUID string
@@ -93,7 +94,9 @@ func Open(o Options) *Table {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Table{name: o.Name, attach: o.Attach, store: o.Store, shared: o.Shared, now: o.Now, noSeat: o.NoSeat, merger: merger{store: o.Store}}
+	t := &Table{name: o.Name, attach: o.Attach, store: o.Store, shared: o.Shared, now: o.Now, noSeat: o.NoSeat, merger: merger{store: o.Store}}
+	t.merger.marks = &t.marks
+	return t
 }
 
 // Read implements commit.Table.

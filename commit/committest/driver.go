@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/firn-project/firn/commit"
 )
@@ -74,6 +76,8 @@ type Driver struct {
 	// BeforeSend and BeforeBuild are called before each send and build when
 	// they're set: the place for what others do meanwhile.
 	BeforeSend, BeforeBuild func()
+	mark                    string
+	begin                   func(ctx context.Context, tableUUID, dir string) error
 	// Poison are files whose presence makes the catalog answer 400.
 	Poison map[string]bool
 }
@@ -162,12 +166,56 @@ func (d *Driver) Build(ctx context.Context, m commit.Metadata, units []commit.Un
 			return commit.Request{}, err
 		}
 	}
+	if d.mark != "" {
+		if err := d.begin(ctx, base.uuid, metadataDir); err != nil {
+			return commit.Request{}, err
+		}
+	}
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	d.c.next++
 	r := base.build(strconv.Itoa(d.c.next), units)
+	if d.mark != "" {
+		r.ID += "-" + d.mark
+		r.MetadataFiles = []string{metadataDir + "/" + r.SnapshotID + "-" + r.ID + ".avro"}
+	}
 	d.c.files[r.MetadataFiles[0]] = true
 	return r, nil
+}
+
+const metadataDir = "metadata"
+
+var _ commit.Marked = (*Driver)(nil)
+
+// Mark implements commit.Marked.
+func (d *Driver) Mark(mark string, begin func(ctx context.Context, tableUUID, dir string) error) {
+	d.mark, d.begin = mark, begin
+}
+
+// MarkedFiles implements commit.Marked.
+func (d *Driver) MarkedFiles(_ context.Context, dir, mark string, each func(commit.MarkedFile) error) error {
+	for _, p := range d.c.MetadataFiles() {
+		name, ok := strings.CutPrefix(p, dir+"/")
+		if !ok || !strings.HasSuffix(name, "-"+mark+".avro") {
+			continue
+		}
+		_, id, _ := strings.Cut(strings.TrimSuffix(name, ".avro"), "-")
+		if err := each(commit.MarkedFile{Path: p, RequestID: id, Made: time.Now()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unreferenced implements commit.Marked.
+func (d *Driver) Unreferenced(_ context.Context, m commit.Metadata, paths map[string]bool) error {
+	for p := range paths {
+		snapshot, _, _ := strings.Cut(strings.TrimPrefix(p, metadataDir+"/"), "-")
+		if m.HasSnapshot(snapshot) {
+			delete(paths, p)
+		}
+	}
+	return nil
 }
 
 // Send implements commit.Table.

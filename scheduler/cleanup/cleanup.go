@@ -107,6 +107,26 @@ var ErrUnclear = errors.New("the table doesn't show which of the files it holds"
 // difference of a listing and a table, which would take in what others are
 // writing.
 //
+// # Files of requests
+//
+// Before a process writes the first file for a request to a table (Iceberg's
+// manifests, manifest lists and metadata files), its mark is on record with the
+// directory, and each file bears the mark and the id of its request in its name.
+// A request that is on record as sent has its own rules, which say when its files
+// are discarded. What CleanRequests deletes is the rest, when that process is
+// gone: a file whose mark is that of an earlier epoch of this journal, whose id no
+// send record has, and which the table doesn't refer to, once each request that
+// was sent with the mark is dead by the clock of a read of the table.
+//
+// That is proof, since records with the mark ended with its epoch: what isn't on
+// record as sent never was and never will be, and only a request of that process
+// could name a manifest that it had merged ahead; those have landed, in which case
+// the read shows what they refer to, or can't any more. Send records are forgotten
+// in time, so a file from before the time that the journal remembers is left
+// alone, and a copy of a journal decides about none that were written before the
+// copy was made. The process itself may still be at work, having been stalled: it
+// loses files that it couldn't have sent.
+//
 // # What no listing shows
 //
 // Temporary files, unfinished uploads and empty directories below the prefix have

@@ -105,6 +105,24 @@ type Journal interface {
 	Sweeps(ctx context.Context) ([]Sweep, error)
 	// Swept writes that a job's files were swept: once, or for the last time.
 	Swept(ctx context.Context, jobID string, last bool) error
+	// Building writes that this process is about to write files for requests to a
+	// table, before the first of them. Writing it again changes nothing.
+	Building(ctx context.Context, b Build) error
+	// Builds lists what Building wrote, of this process and of earlier ones, oldest
+	// first.
+	Builds(ctx context.Context) ([]Build, error)
+	// Unsent gives those of the ids that no send record has.
+	Unsent(ctx context.Context, requestIDs []string) ([]string, error)
+	// DeletingBuilt writes that files of requests are about to be deleted, and is
+	// durable before the first of them is. It refuses with ErrNotDroppable unless
+	// the mark is that of an earlier epoch of this incarnation, no send record has
+	// the id of a file, and none with the mark is of a request that may still land
+	// by the clock of a read of the table (commit.FirmClock). No record of an
+	// earlier epoch is ever added, so that what it finds stays so.
+	DeletingBuilt(ctx context.Context, b Build, clock commit.Seat, files []commit.MarkedFile) error
+	// BuildSwept forgets a build of an earlier process, whose files were swept for
+	// the last time.
+	BuildSwept(ctx context.Context, b Build) error
 	// Unit reads the unit of a job.
 	Unit(ctx context.Context, jobID string) (Unit, error)
 	// Unresolved names the job whose unit of this token was sent and may be in
@@ -120,7 +138,8 @@ type Journal interface {
 
 	// Prune forgets the jobs that ended before a time, with everything of them,
 	// except those whose unit waits to be driven and those whose files weren't
-	// swept for the last time. It returns how many.
+	// swept for the last time. It returns how many. A send record that was written at
+	// or after Remembers is never forgotten.
 	Prune(ctx context.Context, before time.Time) (int, error)
 
 	// Close releases the journal. No other method may be called after it.

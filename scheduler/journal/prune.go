@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -22,7 +21,8 @@ func (j *SQLite) Prune(ctx context.Context, before time.Time) (int, error) {
 			return err
 		}
 		if n > 0 {
-			if err := setMeta(ctx, tx, "remembers_ms", strconv.FormatInt(millis(before), 10)); err != nil {
+			// Should the machine's clock go back, what was forgotten stays forgotten.
+			if _, err := tx.ExecContext(ctx, `UPDATE meta SET value = CAST(max(CAST(value AS INTEGER), ?) AS TEXT) WHERE name = 'remembers_ms'`, millis(before)); err != nil {
 				return err
 			}
 		}
@@ -40,7 +40,8 @@ func (j *SQLite) Prune(ctx context.Context, before time.Time) (int, error) {
 }
 
 // prune forgets the jobs in the table pruned. A send record stays as long as a
-// unit of one of its tokens does, and an origin as long as a unit or a running
+// unit of one of its tokens does, and that of a fence, which has none, as long as
+// the journal remembers its time. An origin stays as long as a unit or a running
 // job may need it.
 var prune = []string{
 	`DELETE FROM units WHERE job_id IN (SELECT id FROM pruned)`,
@@ -52,7 +53,8 @@ var prune = []string{
 	`DELETE FROM jobs WHERE id IN (SELECT id FROM pruned)`,
 	`DELETE FROM sent_tokens WHERE token NOT IN (SELECT token FROM units)
 		AND NOT EXISTS (SELECT 1 FROM sent_tokens o JOIN units u USING (token) WHERE o.request_id = sent_tokens.request_id)`,
-	`DELETE FROM sends WHERE request_id NOT IN (SELECT request_id FROM sent_tokens)`,
+	`DELETE FROM sends WHERE request_id NOT IN (SELECT request_id FROM sent_tokens)
+		AND at_ms < (SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'remembers_ms')`,
 	`DELETE FROM origins WHERE token NOT IN (SELECT token FROM units)
 		AND at_ms < (SELECT coalesce(min(submitted_ms), unixepoch() * 1000) FROM jobs WHERE ended_ms = 0)`,
 	`DROP TABLE pruned`,

@@ -11,7 +11,7 @@ import (
 
 // schemaVersion is kept in the file (PRAGMA user_version). A journal of a later
 // version is refused, one of an earlier version migrated.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // migrations[n] makes version n+1 from version n, in one transaction with the
 // number.
@@ -90,6 +90,12 @@ ALTER TABLE units ADD COLUMN after_deadline TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN sweep INTEGER NOT NULL DEFAULT 0;
 UPDATE jobs SET sweep = 1 WHERE ended_ms > 0 AND tbl <> '' AND ` + leavesFiles + `;
 CREATE INDEX jobs_by_sweep ON jobs (sweep) WHERE sweep > 0;
+`, `
+CREATE TABLE builds (
+	mark TEXT NOT NULL, table_uuid TEXT NOT NULL, dir TEXT NOT NULL, table_name TEXT NOT NULL,
+	incarnation TEXT NOT NULL, epoch INTEGER NOT NULL, at_ms INTEGER NOT NULL,
+	PRIMARY KEY (mark, table_uuid, dir)
+) STRICT, WITHOUT ROWID;
 `}
 
 // migrate brings the schema up to date, finds out whether the file is the one

@@ -20,7 +20,7 @@ type Opener func(ctx context.Context) (journal.Journal, error)
 func Run(t *testing.T, shared bool, fresh func(t *testing.T) Opener) {
 	for name, f := range map[string]func(*testing.T, journal.Journal){
 		"Jobs": testJobs, "UnitFromSealToOutcome": testUnitFromSealToOutcome, "SendIsAtomic": testSendIsAtomic,
-		"SendNamesTheLastSeal": testSendNamesTheLastSeal, "UnitsThatWait": testUnitsThatWait, "Unresolved": testUnresolved, "LosersOfAKey": testLosersOfAKey,
+		"SendNamesTheLastSeal": testSendNamesTheLastSeal, "UnitsThatWait": testUnitsThatWait, "Unresolved": testUnresolved, "LosersOfAKey": testLosersOfAKey, "Builds": testBuilds,
 		"Seal": testSeal, "LargeManifest": testLargeManifest, "Origin": testOrigin, "Batch": testBatch, "BatchIsAtomic": testBatchIsAtomic,
 		"Executors": testExecutors, "Deleting": testDeleting, "Sweeps": testSweeps, "Prune": testPrune, "Parallel": testParallel,
 	} {
@@ -29,6 +29,7 @@ func Run(t *testing.T, shared bool, fresh func(t *testing.T) Opener) {
 	t.Run("Drop", func(t *testing.T) { testDrop(t, func(t *testing.T) journal.Journal { return open(t, fresh(t)) }) })
 	if shared {
 		t.Run("TakenOver", func(t *testing.T) { testTakenOver(t, fresh(t)) })
+		t.Run("BuildsOfAnEarlierEpoch", func(t *testing.T) { testEarlierBuilds(t, fresh(t)) })
 	}
 }
 
