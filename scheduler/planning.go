@@ -138,21 +138,25 @@ func (s *Scheduler) cutStages(ctx context.Context, j *job) (*plannedJob, error) 
 // when the journal was lost. A table that isn't there has no token; planning
 // then says what is wrong.
 func (s *Scheduler) lookup(ctx context.Context, j *job) (*commit.Report, error) {
-	pinned, err := s.cfg.Catalogs.Pin(ctx, j.target)
+	meta, err := s.readTable(ctx, j.target)
 	if errors.Is(err, commit.ErrTableNotFound) || commit.KindOf(err) == commit.KindNotFound {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	token := commit.NewToken(commit.TokenInput{Namespace: j.namespace, Key: j.key, TableUUID: pinned.UUID, Branch: commit.MainBranch})
-	landed, ok, origin, err := s.lookToken(ctx, j, token)
+	token := commit.NewToken(commit.TokenInput{Namespace: j.namespace, Key: j.key, TableUUID: meta.UUID(), Branch: commit.MainBranch})
+	landed, ok := commit.FindToken(meta, commit.MainBranch, token)
+	if !ok {
+		if j.origin, err = s.admitKey(ctx, j, meta, token); err != nil {
+			return nil, err
+		}
+		j.token = token
+		return nil, s.checkResolved(ctx, j.key, token)
+	}
+	pinned, err := s.cfg.Catalogs.Pin(ctx, j.target)
 	if err != nil {
 		return nil, err
-	}
-	if !ok {
-		j.token, j.origin = token, origin
-		return nil, s.checkResolved(ctx, j.key, token)
 	}
 	return &commit.Report{
 		JobID: j.id, Key: j.key, Table: j.target, Format: pinned.Format, Operation: commit.OperationAppend,
@@ -163,27 +167,18 @@ func (s *Scheduler) lookup(ctx context.Context, j *job) (*commit.Report, error) 
 	}, nil
 }
 
-// lookToken reads the table once: is the token there, and if not, from which seat
-// on would it be? A key that is known to be older than every record of it is
-// refused.
-func (s *Scheduler) lookToken(ctx context.Context, j *job, token commit.Token) (landed commit.Landed, ok bool, origin commit.Seat, err error) {
-	meta, err := s.readTable(ctx, j.target)
-	if err != nil {
-		return landed, false, origin, err
-	}
-	if landed, ok = commit.FindToken(meta, commit.MainBranch, token); ok {
-		return landed, true, origin, nil
-	}
-	origin, err = s.journal.Origin(ctx, token)
+// admitKey says from which seat on a token that isn't in the table would be there.
+// A key that is known to be older than every record of it is refused.
+func (s *Scheduler) admitKey(ctx context.Context, j *job, meta commit.Metadata, token commit.Token) (commit.Seat, error) {
+	origin, err := s.journal.Origin(ctx, token)
 	if !errors.Is(err, journal.ErrNotFound) {
-		return landed, false, origin, err
+		return origin, err
 	}
 	since, err := s.journal.Remembers(ctx)
 	if err != nil {
-		return landed, false, origin, err
+		return origin, err
 	}
-	origin, err = commit.AdmitKey(meta, j.key, since)
-	return landed, false, origin, err
+	return commit.AdmitKey(meta, j.key, since)
 }
 
 // checkResolved refuses a job whose token an earlier job sent, as long as it

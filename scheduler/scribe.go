@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/firn-project/firn/scheduler/journal"
@@ -78,6 +79,8 @@ func (w *scribe) close() {
 func (w *scribe) run() {
 	defer close(w.done)
 	for {
+		// As the journal's leader does: who is ready to run may have a note.
+		runtime.Gosched()
 		w.mu.Lock()
 		notes, closed := w.queue, w.closed
 		w.queue = nil

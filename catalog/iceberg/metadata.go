@@ -164,21 +164,22 @@ func (m *Metadata) lookup() *index {
 }
 
 // inherit takes over the index of the metadata that m was built from, so that
-// the work for one commit doesn't grow with the table's history. base indexes
-// itself again should anybody still ask it.
-func (m *Metadata) inherit(base *Metadata) {
-	from := m.base
+// the work for one commit doesn't grow with the table's history. It is called
+// when m turned out to be what the table is; the first call counts. The parent
+// indexes itself again should anybody still ask it.
+func (m *Metadata) inherit() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	base := m.base
 	m.base = nil
-	if base == nil || base != from {
+	if base == nil || m.index != nil {
 		return
 	}
 	base.mu.Lock()
 	x := base.index
 	base.index = nil
 	base.mu.Unlock()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.index == nil && x != nil {
+	if x != nil {
 		x.add(m.added)
 		m.index = x
 	}

@@ -36,6 +36,10 @@ type Options struct {
 type Shared struct {
 	mu   sync.Mutex
 	last *Metadata
+	// sent is what the table is if the request that was sent last landed. Those
+	// who read the table between the landing and the committer's own look find
+	// it here, and needn't all parse the same file.
+	sent *Metadata
 }
 
 // Last is the metadata that was read last; nil for none.
@@ -55,6 +59,30 @@ func (s *Shared) put(m *Metadata) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = m
+}
+
+func (s *Shared) send(m *Metadata) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = m
+}
+
+// find gives the metadata of a pointer; nil when it isn't known.
+func (s *Shared) find(pointer string) *Metadata {
+	if s == nil || pointer == "" {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range []*Metadata{s.last, s.sent} {
+		if m != nil && m.pointer == pointer {
+			return m
+		}
+	}
+	return nil
 }
 
 // Table is the driver of one Iceberg table. It implements commit.Table and is
@@ -134,14 +162,15 @@ func (t *Table) Metadata(ctx context.Context) (*Metadata, error) {
 
 // resolve turns a catalog's entry into metadata.
 func (t *Table) resolve(ctx context.Context, l Loaded) (*Metadata, error) {
-	for _, known := range []*Metadata{t.current, t.shared.Last()} {
-		if known != nil && l.Pointer != "" && known.pointer == l.Pointer {
-			return known, nil
+	known := t.shared.find(l.Pointer)
+	for _, own := range []*Metadata{t.built, t.current} {
+		if own != nil && l.Pointer != "" && own.pointer == l.Pointer {
+			known = own
 		}
 	}
-	if t.built != nil && t.attach.Swaps() && t.built.pointer == l.Pointer {
-		t.built.inherit(t.current)
-		return t.built, nil
+	if known != nil {
+		known.inherit()
+		return known, nil
 	}
 	meta := l.Metadata
 	if meta == nil {
@@ -162,6 +191,9 @@ func (t *Table) Send(ctx context.Context, r commit.Request) commit.Answer {
 	p, ok := r.Payload.(*payload)
 	if !ok {
 		return commit.Answer{Class: commit.AnswerRejected, Err: errors.New("the request is not one of this driver")}
+	}
+	if t.attach.Swaps() {
+		t.shared.send(t.built)
 	}
 	a := t.attach.Send(ctx, p.change)
 	if a.Class == commit.AnswerOK {
