@@ -90,12 +90,7 @@ func (s *Set) StorageCredentials(ctx context.Context, name commit.TableName) ([]
 	if err != nil {
 		return nil, err
 	}
-	v, ok := e.backend.(vendor)
-	if !ok {
-		return nil, nil
-	}
-	c, err := v.Vend(ctx, name)
-	return c, e.explain(ctx, "get storage credentials for", name, err)
+	return e.vend(ctx, name)
 }
 
 // CredentialFor picks the credential with the longest prefix that holds the

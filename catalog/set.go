@@ -59,6 +59,9 @@ type Options struct {
 	State string
 	// CreateTypes are the types of catalogs that statements may make.
 	CreateTypes []string
+	// AllowUnscoped is for modes in which the executors are in the scheduler's
+	// process, and can have its keys anyway.
+	AllowUnscoped bool
 	// Secrets is what the properties of such catalogs may refer to.
 	Secrets config.SecretSources
 }

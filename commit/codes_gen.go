@@ -184,6 +184,10 @@ const (
 	CodeStorageLocation Code = "FIRN-5505"
 	// CodeStorageUncertain: not known whether the file was written.
 	CodeStorageUncertain Code = "FIRN-5506"
+	// CodeStorageUnscoped: executors' keys can't be scoped.
+	CodeStorageUnscoped Code = "FIRN-5507"
+	// CodeStoreKeysRefused: no keys to the store.
+	CodeStoreKeysRefused Code = "FIRN-5508"
 	// CodeKeyReused: idempotency key reused.
 	CodeKeyReused Code = "FIRN-6001"
 	// CodeCommitBelowRoot: commit operator below the plan's top.
@@ -357,6 +361,8 @@ var codeInfos = map[Code]CodeInfo{
 	CodeStorageFull:             {Code: CodeStorageFull, Kind: "failed", Title: "no space left", Cause: "The disk or the quota behind that path is full.", Hint: "Free some space, then run the statement again with the same idempotency key."},
 	CodeStorageLocation:         {Code: CodeStorageLocation, Kind: "invalid", Title: "location not understood", Cause: "Firn reads file:///path, absolute paths and s3://bucket/key.", Hint: "Write the location as an absolute URI of one of those schemes."},
 	CodeStorageUncertain:        {Code: CodeStorageUncertain, Kind: "failed", Title: "not known whether the file was written", Cause: "The reply to a write was lost, nothing is there yet, and the request may still arrive.", Hint: "Look at what stands under that name before it is written again; where the file decides a commit, Firn does that itself."},
+	CodeStorageUnscoped:         {Code: CodeStorageUnscoped, Kind: "permission", Title: "executors' keys can't be scoped", Cause: "Executors write with keys that are good for one job's files only, and for this store there is no way to make such keys.", Hint: "Set s3.sts-endpoint or s3.role-arn for the store, or use a catalog that vends credentials. allow_unscoped: true gives executors the scheduler's own keys to this store."},
+	CodeStoreKeysRefused:        {Code: CodeStoreKeysRefused, Kind: "permission", Title: "no keys to the store", Cause: "The scheduler gives an executor keys to a store as long as it runs an attempt of the job, and only those that the job's plan names.", Hint: "The message says why. Where STS or the catalog refused, check the configuration of the store in the scheduler's file."},
 	CodeKeyReused:               {Code: CodeKeyReused, Kind: "invalid", Title: "idempotency key reused", Cause: "The idempotency key belongs to another statement, session or target.", Hint: "Use a fresh key for another statement; use the old key only to repeat the statement it was first sent with."},
 	CodeCommitBelowRoot:         {Code: CodeCommitBelowRoot, Kind: "invalid", Title: "commit operator below the plan's top", Cause: "Only the plan's top operator can run on the scheduler, and a commit operator runs nowhere else.", Hint: "Submit the commit as the last operator of a plan of its own."},
 	CodeCommitNeedsRoot:         {Code: CodeCommitNeedsRoot, Kind: "invalid", Title: "commit without a scheduler root", Cause: "This scheduler is configured not to run the plan's commit operator, and executors can't run it: they have no access to a catalog.", Hint: "Let the scheduler's root predicate pick commit operators (the default)."},

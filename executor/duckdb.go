@@ -41,7 +41,7 @@ func newDuckDB(cfg EngineConfig) (Engine, error) {
 // Query implements Engine.
 func (d *duckDB) Query(ctx context.Context, q *plan.Query, t TaskInfo) (Rows, error) {
 	d.uploads = t.Uploads
-	s, err := d.RunQuery(ctx, q, engine.TaskInfo{Attempt: t.Attempt, Now: t.Now, TimeZone: t.TimeZone})
+	s, err := d.RunQuery(ctx, q, engine.TaskInfo{Attempt: t.Attempt, Now: t.Now, TimeZone: t.TimeZone, Stores: t.Stores})
 	if err != nil {
 		return nil, err
 	}

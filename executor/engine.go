@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/plan"
 )
 
@@ -28,6 +29,8 @@ type TaskInfo struct {
 	TimeZone string
 	// Uploads opens what a client has spooled on an executor.
 	Uploads func(ctx context.Context, u plan.Upload) (Batches, error)
+	// Stores reaches the objects of a source by its settings.
+	Stores func(storage map[string]string) objstore.Store
 }
 
 // Batches is a stream of record batches of one schema. It is for one goroutine.

@@ -43,6 +43,7 @@ type Executor struct {
 	session  *session
 	reporter *reporter
 	runner   *runner
+	keys     *keyring
 
 	// bg are the goroutines that live until their stop is called; taking is
 	// stopped first, the others last.
@@ -159,7 +160,8 @@ func (e *Executor) assemble() {
 		},
 	}
 	e.reporter = newReporter(e.session.report, e.log)
-	e.runner = newRunner(e.cfg, e.reporter, e.runTask, e.freeLate)
+	e.keys = newKeyring(e.session.storeKeys)
+	e.runner = newRunner(e.cfg, e.reporter, e.runTask, e.attemptEnded)
 	e.server = grpc.NewServer(append(slices.Concat(wire.ServerOptions(), e.cfg.ServerOptions), grpc.UnaryInterceptor(e.guard))...)
 	firnpb.RegisterExecutorServiceServer(e.server, &control{e: e})
 	flight.RegisterFlightServiceServer(e.server, e.flight)
@@ -221,8 +223,12 @@ func (e *Executor) free(job string, stages []int) error {
 	return e.store.Free(job, stages...)
 }
 
-// freeLate removes what an attempt left of a job that was freed while it ran.
-func (e *Executor) freeLate(job string) {
+// attemptEnded forgets the keys of a job of which nothing runs here any more, and
+// removes what the attempt left if the job was freed while it ran.
+func (e *Executor) attemptEnded(job string) {
+	if !e.runner.has(job) {
+		e.keys.drop(job)
+	}
 	e.mu.Lock()
 	freed := e.freed[job]
 	e.mu.Unlock()

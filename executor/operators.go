@@ -27,7 +27,7 @@ func (r *task) open(ctx context.Context, n plan.Node) (Batches, error) {
 		}
 		rows, err := engine.Query(ctx, n, TaskInfo{
 			Attempt: r.def.GetAttemptId(), Now: time.UnixMicro(r.def.GetNowUnixUs()).UTC(), TimeZone: r.def.GetTimeZone(),
-			Uploads: r.e.openUpload,
+			Uploads: r.e.openUpload, Stores: r.stores,
 		})
 		if err != nil {
 			return nil, err

@@ -258,6 +258,12 @@ func (s *session) poll(ctx context.Context, freed <-chan struct{}, free func() i
 	}
 }
 
+// storeKeys asks for keys to an object store.
+func (s *session) storeKeys(ctx context.Context, r *firnpb.StoreKeysRequest) (*firnpb.StoreKeysResponse, error) {
+	r.ExecutorId, r.Incarnation = s.hello.GetExecutorId(), s.hello.GetIncarnation()
+	return s.rpc.StoreKeys(ctx, r)
+}
+
 // report sends statuses and gives back which attempts were acknowledged.
 func (s *session) report(ctx context.Context, statuses []*firnpb.TaskStatus) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -11,6 +11,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/executor/engine"
 	"github.com/firn-project/firn/executor/shuffle"
+	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
@@ -147,6 +148,11 @@ func (r *task) unplanned(err error) error {
 		Code: commit.CodeTaskPlan, Op: "run",
 		Object: fmt.Sprintf("task %d of stage %d", r.def.GetTask(), r.def.GetStage()), Cause: err,
 	}
+}
+
+// stores reaches objects with the job's keys.
+func (r *task) stores(storage map[string]string) objstore.Store {
+	return r.e.keys.store(r.def.GetJobId(), storage)
 }
 
 func (r *task) attempt() shuffle.Attempt {

@@ -26,7 +26,7 @@ func (r *task) writeFiles(ctx context.Context, n *plan.Write) (err error) {
 	if driver == nil {
 		return r.unplanned(fmt.Errorf("this executor can't write tables of format %q", n.Context.Layout.Format))
 	}
-	store := objstore.New(objstore.FromStorage(n.Context.Storage))
+	store := r.stores(n.Context.Storage)
 	w, err := sinks.Open(ctx, driver, sinks.Options{
 		Context: sinks.Context{
 			Table: n.Context.Table, FormatVersion: n.Context.FormatVersion,

@@ -15,6 +15,7 @@ import (
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
+	"github.com/firn-project/firn/scheduler/storekeys"
 	"github.com/firn-project/firn/sql"
 )
 
@@ -57,6 +58,9 @@ type Config struct {
 	// the object at a location; nil settings for none. Nil: objects are read
 	// anonymously.
 	ReachSource func(ctx context.Context, uri string) (map[string]string, error)
+	// StoreKeys makes the keys to object stores that executors get. Nil: they get
+	// none.
+	StoreKeys storekeys.Minter
 	// LocalAllow are the directories that executors may read sources from,
 	// unless they have a setting of their own. Empty: none.
 	LocalAllow []string

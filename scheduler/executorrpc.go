@@ -12,6 +12,7 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/storekeys"
 )
 
 // maxPoll bounds how long a poll for work waits, idlePoll one for which there
@@ -193,4 +194,42 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 		}
 		s.apply(a.job, ev)
 	}
+}
+
+// StoreKeys implements firnpb.SchedulerServiceServer. Only an executor that runs an
+// attempt of a job gets the job's keys: none after its last attempt has ended.
+func (s *Scheduler) StoreKeys(ctx context.Context, r *firnpb.StoreKeysRequest) (*firnpb.StoreKeysResponse, error) {
+	resp := &firnpb.StoreKeysResponse{}
+	var keys *storekeys.Job
+	runs := false
+	if err := s.loop.call(ctx, func() {
+		e := s.known(r.GetExecutorId(), r.GetIncarnation())
+		if resp.Known = e != nil; !resp.Known {
+			return
+		}
+		for _, a := range e.running {
+			if a.job.id == r.GetJobId() && !a.job.hasEnded() {
+				runs, keys = true, a.job.storeKeys
+				return
+			}
+		}
+	}); err != nil || !resp.GetKnown() {
+		return resp, err
+	}
+	refused := &commit.Error{Code: commit.CodeStoreKeysRefused, Op: "give keys to", Object: "executor " + r.GetExecutorId()}
+	if !runs {
+		refused.Cause = fmt.Errorf("it runs no attempt of job %s", r.GetJobId())
+		return nil, refused
+	}
+	k, err := keys.Keys(ctx, r.GetCredential(), r.GetExpiredKey())
+	if err != nil {
+		refused.Cause = err
+		return nil, refused
+	}
+	resp.AccessKeyId, resp.SecretAccessKey, resp.SessionToken = k.AccessKeyID, k.SecretAccessKey, k.SessionToken
+	if !k.Expires.IsZero() {
+		// A time that's left, since clocks differ.
+		resp.TtlMs = max(1, time.Until(k.Expires).Milliseconds())
+	}
+	return resp, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
+	"github.com/firn-project/firn/scheduler/storekeys"
 )
 
 // job is one submitted statement. It belongs to the event loop; what is above
@@ -52,10 +53,12 @@ type job struct {
 	// again: its key was used before, by a job that may have left a parked unit.
 	again    bool
 	planText string
-	table    string
-	graph    *graph.Graph
-	queue    []graph.RunTask
-	uploads  []string
+	// storeKeys are what its executors may ask for.
+	storeKeys *storekeys.Job
+	table     string
+	graph     *graph.Graph
+	queue     []graph.RunTask
+	uploads   []string
 
 	// rootEpoch runs; stopRoot ends it.
 	rootEpoch int

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -18,6 +19,7 @@ import (
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
+	"github.com/firn-project/firn/scheduler/storekeys"
 	"github.com/firn-project/firn/sql"
 )
 
@@ -75,13 +77,25 @@ func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJo
 }
 
 func (j *job) takePlan(p *plannedJob) {
-	j.planned, j.planText = p.Job, planner.Explain(p.Job)
+	j.planned, j.planText, j.storeKeys = p.Job, p.text(), p.keys
 }
 
-// plannedJob is a planned job with what the journal keeps of its plan.
+// plannedJob is a planned job with what the journal keeps of its plan, and the keys
+// that its executors may ask for.
 type plannedJob struct {
 	*planner.Job
-	body []byte
+	body     []byte
+	keys     *storekeys.Job
+	warnings []string
+}
+
+// text is the plan for people.
+func (p *plannedJob) text() string {
+	text := planner.Explain(p.Job)
+	for _, w := range p.warnings {
+		text = strings.TrimRight(text, "\n") + "\nwarning: " + w + "\n"
+	}
+	return text
 }
 
 // planJob looks whether the job's token is in the table already, and plans the
@@ -109,29 +123,35 @@ func (s *Scheduler) planJob(ctx context.Context, j *job) (landed *commit.Report,
 // cutStages binds the job's plan and cuts it.
 func (s *Scheduler) cutStages(ctx context.Context, j *job) (*plannedJob, error) {
 	p := j.plan
+	out := &plannedJob{}
 	var bound plan.Node
 	if top, ok := p.(plan.Node); ok {
 		own, err := s.rebase(ctx, j.id, top)
 		if err != nil {
 			return nil, err
 		}
-		p, bound = own, own
+		bound = own
+		if p, out.keys, out.warnings, err = storekeys.Scope(ctx, s.cfg.StoreKeys, own); err != nil {
+			return nil, err
+		}
 	}
-	planned, err := planner.PlanJob(ctx, p, planner.Options{
+	var err error
+	out.Job, err = planner.PlanJob(ctx, p, planner.Options{
 		JobID: j.id, Mode: j.mode, Root: s.cfg.Root,
-		Bind: func(ctx context.Context, l *plan.Logical) (_ plan.Node, err error) {
-			bound, err = s.bind(ctx, j, l)
-			return bound, err
+		Bind: func(ctx context.Context, l *plan.Logical) (own plan.Node, err error) {
+			if bound, err = s.bind(ctx, j, l); err == nil {
+				own, out.keys, out.warnings, err = storekeys.Scope(ctx, s.cfg.StoreKeys, bound)
+			}
+			return own, err
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	body, err := withoutCredentials(bound)
-	if err != nil {
+	if out.body, err = withoutCredentials(bound); err != nil {
 		return nil, err
 	}
-	return &plannedJob{planned, body}, nil
+	return out, nil
 }
 
 // lookup asks the table itself for the job's token, so that a key answers even
@@ -272,7 +292,7 @@ func (s *Scheduler) explain(ctx context.Context, sub submission) (string, error)
 	if err != nil {
 		return "", err
 	}
-	return planner.Explain(planned.Job), nil
+	return planned.text(), nil
 }
 
 // binder lets an executor bind queries, or the helper those that look at no files:
@@ -300,7 +320,12 @@ func (b binder) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeRes
 			return res, err
 		}
 	}
-	raw, err := json.Marshal(req)
+	asked := req
+	var err error
+	if asked.Sources, err = storekeys.ScopeProbe(ctx, b.s.cfg.StoreKeys, req.Sources); err != nil {
+		return res, err
+	}
+	raw, err := json.Marshal(asked)
 	if err != nil {
 		return res, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
+	"github.com/firn-project/firn/scheduler/storekeys"
 )
 
 // resume is what the journal has of a job that an earlier process left running.
@@ -177,11 +178,14 @@ func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) 
 			return nil, err
 		}
 	}
-	planned, err := planner.PlanJob(ctx, top, planner.Options{JobID: j.id, Mode: j.mode, Root: s.cfg.Root})
-	if err != nil {
+	out := &plannedJob{body: j.resume.plan}
+	if top, out.keys, out.warnings, err = storekeys.Scope(ctx, s.cfg.StoreKeys, top); err != nil {
 		return nil, err
 	}
-	return &plannedJob{planned, j.resume.plan}, nil
+	if out.Job, err = planner.PlanJob(ctx, top, planner.Options{JobID: j.id, Mode: j.mode, Root: s.cfg.Root}); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // reachFiles says how the objects that a statement names are reached. All of one

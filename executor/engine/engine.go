@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/firn-project/firn/internal/duckdb"
+	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/plan"
 )
 
@@ -53,6 +54,9 @@ type TaskInfo struct {
 	Now time.Time
 	// TimeZone is the job's; empty for UTC.
 	TimeZone string
+	// Stores reaches the objects of a source by its settings; nil: with the keys in
+	// these, if any.
+	Stores func(storage map[string]string) objstore.Store
 }
 
 // Engine runs one probe or query at a time for a task slot. No state of one is
@@ -138,6 +142,8 @@ type session struct {
 	now time.Time
 	// staged counts what was staged in dir, to name it.
 	staged int
+	// stores is the task's.
+	stores func(storage map[string]string) objstore.Store
 	// names are the locations of files by the paths that DuckDB opened.
 	names map[string]string
 	// remote are the objects that are read; nil if there are none.
@@ -164,7 +170,11 @@ func (e *Engine) open(ctx context.Context, t TaskInfo, k kind) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	return &session{Engine: e, db: db, dir: filepath.Join(e.cfg.Dir, t.Attempt), now: t.Now, names: map[string]string{}}, nil
+	s := &session{Engine: e, db: db, dir: filepath.Join(e.cfg.Dir, t.Attempt), now: t.Now, names: map[string]string{}, stores: t.Stores}
+	if s.stores == nil {
+		s.stores = func(storage map[string]string) objstore.Store { return objstore.New(objstore.FromStorage(storage)) }
+	}
+	return s, nil
 }
 
 // spillName is the directory that instances spill to, beside those of attempts.

@@ -29,9 +29,6 @@ func localPath(location string) (string, bool) {
 	return location, !strings.Contains(location, "://")
 }
 
-// store reaches the objects of a source.
-func store(s plan.Source) objstore.Store { return objstore.New(objstore.FromStorage(s.Storage)) }
-
 // expand finds what a source's patterns stand for, with sizes: the files of each
 // pattern in order of their names, patterns in the order written.
 func (s *session) expand(ctx context.Context, src plan.Source) ([]plan.SourceFile, error) {
@@ -42,7 +39,7 @@ func (s *session) expand(ctx context.Context, src plan.Source) ([]plan.SourceFil
 		if p, local := localPath(pattern); local {
 			files, err = s.expandLocal(ctx, p)
 		} else {
-			files, err = expandObjects(ctx, store(src), pattern)
+			files, err = expandObjects(ctx, s.stores(src.Storage), pattern)
 		}
 		if err != nil {
 			return nil, err

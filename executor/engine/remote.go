@@ -112,7 +112,7 @@ func (s *session) openObjects(ctx context.Context, src plan.Source, files []plan
 	if len(all) == 0 {
 		return nil
 	}
-	st := store(src)
+	st := s.stores(src.Storage)
 	var g errgroup.Group
 	g.SetLimit(openAtOnce)
 	for _, o := range all {
@@ -202,7 +202,7 @@ func (s *session) openInput(ctx context.Context, in input) (obj objstore.Object,
 			return l, func() {}, nil // the session closes it
 		}
 	}
-	if obj, err = store(plan.Source{}).Open(ctx, in.open); err != nil {
+	if obj, err = s.stores(nil).Open(ctx, in.open); err != nil {
 		return nil, nil, err
 	}
 	return obj, func() { _ = obj.Close() }, nil
@@ -214,7 +214,7 @@ func (s *session) download(ctx context.Context, src plan.Source, uri string) (st
 	if err != nil {
 		return "", err
 	}
-	obj, err := store(src).Open(ctx, uri)
+	obj, err := s.stores(src.Storage).Open(ctx, uri)
 	if err != nil {
 		return "", storeError(uri, err)
 	}

@@ -107,6 +107,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	s.Scheduler, err = scheduler.New(scheduler.Config{
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser, Binder: binds,
 		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, ReachSource: sourceStores(cfg.SourceStores).reach, EndJobs: cfg.EndJobs,
+		StoreKeys: storeKeys{catalogs, cfg.SourceStores, cfg.AnyCatalog},
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
 		ParkedRetention: cfg.ParkedRetention, JournalRetention: cfg.JournalRetention, SweepDelay: cfg.SweepDelay,
 		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles,
@@ -144,7 +145,7 @@ func (s *Scheduler) openParser(cfg SchedulerConfig) (sql.TreeParser, sql.Binder,
 // catalogs are the options of the catalogs.
 func (c SchedulerConfig) catalogs() catalog.Options {
 	o := catalog.Options{
-		Configs: c.Catalogs, State: filepath.Join(c.Dir, "catalogs.json"), CreateTypes: c.CreateCatalog.Types,
+		Configs: c.Catalogs, State: filepath.Join(c.Dir, "catalogs.json"), CreateTypes: c.CreateCatalog.Types, AllowUnscoped: c.AnyCatalog,
 		Secrets: config.SecretSources{
 			Getenv: os.LookupEnv, Any: c.AnyCatalog,
 			Env: c.CreateCatalog.Secrets.Env, Files: c.CreateCatalog.Secrets.Files, Commands: c.CreateCatalog.Secrets.Commands,

@@ -11,9 +11,8 @@ import (
 // sourceStores are the object stores that statements may read from.
 type sourceStores []config.SourceStore
 
-// reach gives the settings of the store with the longest location above the
-// object; nil if there is none, and the object is read anonymously.
-func (s sourceStores) reach(ctx context.Context, uri string) (map[string]string, error) {
+// find gives the store with the longest location above the object; nil for none.
+func (s sourceStores) find(uri string) *config.SourceStore {
 	var best *config.SourceStore
 	for i, st := range s {
 		below := strings.TrimRight(st.Location, "/") + "/"
@@ -21,6 +20,13 @@ func (s sourceStores) reach(ctx context.Context, uri string) (map[string]string,
 			best = &s[i]
 		}
 	}
+	return best
+}
+
+// reach gives the settings of the store of an object; nil if there is none, and the
+// object is read anonymously.
+func (s sourceStores) reach(ctx context.Context, uri string) (map[string]string, error) {
+	best := s.find(uri)
 	if best == nil {
 		return nil, nil
 	}

@@ -22,11 +22,15 @@ const (
 	KeyRoleARN     = "s3.role-arn"
 	KeyTokenFile   = "s3.web-identity-token-file"
 	KeySTSEndpoint = "s3.sts-endpoint"
+
+	// KeyCredential stands for keys in what travels to executors: the name under
+	// which the scheduler gives a job's executors keys, as long as the job runs.
+	KeyCredential = "firn.credential"
 )
 
 // Config says how to reach object stores. The zero Config reaches local files,
 // and public S3 objects in us-east-1. Credentials come from one place: the first
-// of Provider, AccessKeyID, TokenFile, Profile and DefaultChain that is set; else
+// of Renewer, Provider, AccessKeyID, TokenFile, Profile and DefaultChain that is set; else
 // requests are anonymous. Unless one of the last three is set, nothing is taken
 // from the environment, from files or from instance metadata.
 type Config struct {
@@ -42,6 +46,8 @@ type Config struct {
 
 	// Provider is asked for keys, and again before they expire.
 	Provider Provider
+	// Renewer is instead of a Provider for keys that are minted elsewhere.
+	Renewer Renewer
 	// AccessKeyID, SecretAccessKey and SessionToken are static credentials.
 	AccessKeyID, SecretAccessKey, SessionToken string
 	// TokenFile has a web identity token, for which STS gives keys of RoleARN.

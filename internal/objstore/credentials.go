@@ -26,7 +26,7 @@ const (
 
 // Dynamic says whether keys come from somewhere else than the Config itself.
 func (c Config) Dynamic() bool {
-	return c.Provider != nil || (c.AccessKeyID == "" && (c.TokenFile != "" || c.Profile != "" || c.DefaultChain))
+	return c.Renewer != nil || c.Provider != nil || (c.AccessKeyID == "" && (c.TokenFile != "" || c.Profile != "" || c.DefaultChain))
 }
 
 // Resolve gets the keys that the Config stands for now, and gives it with these in
@@ -66,6 +66,8 @@ func (c Config) credentials(client aws.HTTPClient) (region string, p aws.Credent
 		region = defaultRegion
 	}
 	switch {
+	case c.Renewer != nil:
+		return region, renewing(c.Renewer), nil
 	case c.Provider != nil:
 		return region, cached(aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
 			k, err := c.Provider(ctx)

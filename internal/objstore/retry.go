@@ -72,7 +72,7 @@ func classify(err error) class {
 // retryer is the SDK's for requests that may be repeated: reads, parts of uploads,
 // deletes. Its own token bucket would end the retries of a store that is throttled
 // for long, so there's none.
-func (t *tuning) retryer() aws.Retryer {
+func (t *tuning) retryer(classify func(error) class) aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = t.attempts
 		o.RateLimiter = ratelimit.None

@@ -26,6 +26,8 @@ import (
 type s3Store struct {
 	client *s3.Client
 	tuning *tuning
+	// renewer is where the keys come from; nil for others.
+	renewer Renewer
 }
 
 // writerKey is the metadata key with the name of the write.
@@ -51,6 +53,7 @@ func newS3Store(c Config, t *tuning) Store {
 	if err != nil {
 		return broken{err}
 	}
+	store := &s3Store{tuning: t, renewer: c.Renewer}
 	o := s3.Options{
 		Region:       region,
 		Credentials:  provider,
@@ -59,12 +62,13 @@ func newS3Store(c Config, t *tuning) Store {
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
 		HTTPClient:                 client,
-		Retryer:                    t.retryer(),
+		Retryer:                    t.retryer(store.classify),
 	}
 	if c.Endpoint != "" {
 		o.BaseEndpoint = aws.String(c.Endpoint)
 	}
-	return &s3Store{client: s3.New(o), tuning: t}
+	store.client = s3.New(o)
+	return store
 }
 
 // splitS3 gives the bucket and the key. allowEmpty lets the key be empty, for
@@ -101,12 +105,12 @@ func s3Error(ctx context.Context, op, uri string, err error) error {
 		}
 	}
 	if ae, ok := errors.AsType[smithy.APIError](err); ok {
-		switch ae.ErrorCode() {
-		case "PreconditionFailed":
-			sentinel = ErrExists
-		case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired":
+		switch code := ae.ErrorCode(); {
+		case expiredCodes[code]:
 			sentinel = ErrPermission
-		case "QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity":
+		case code == "PreconditionFailed":
+			sentinel = ErrExists
+		case code == "QuotaExceeded", code == "XMinioStorageFull", code == "InsufficientCapacity":
 			sentinel = ErrFull
 		}
 	}

@@ -78,7 +78,7 @@ func (w *conditional) settle(ctx context.Context, sent error) (again bool, err e
 	if ctx.Err() != nil {
 		return false, storageError(w.op, w.uri, ErrUncertain, err)
 	}
-	c := classify(sent)
+	c := w.store.classify(sent)
 	// An upload that is gone may have been completed by our own earlier copy.
 	gone := w.repeat && errors.Is(err, ErrNotFound)
 	switch {

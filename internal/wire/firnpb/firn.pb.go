@@ -1113,6 +1113,160 @@ func (x *ReportStatusResponse) GetAcknowledgedAttempts() []string {
 	return nil
 }
 
+type StoreKeysRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ExecutorId  string                 `protobuf:"bytes,1,opt,name=executor_id,json=executorId,proto3" json:"executor_id,omitempty"`
+	Incarnation string                 `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	JobId       string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Credential  string                 `protobuf:"bytes,4,opt,name=credential,proto3" json:"credential,omitempty"` // from the plan's settings of the store
+	// expired_key is the id of the keys that the store says have ended; empty for
+	// none.
+	ExpiredKey    string `protobuf:"bytes,5,opt,name=expired_key,json=expiredKey,proto3" json:"expired_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreKeysRequest) Reset() {
+	*x = StoreKeysRequest{}
+	mi := &file_firn_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreKeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreKeysRequest) ProtoMessage() {}
+
+func (x *StoreKeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreKeysRequest.ProtoReflect.Descriptor instead.
+func (*StoreKeysRequest) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *StoreKeysRequest) GetExecutorId() string {
+	if x != nil {
+		return x.ExecutorId
+	}
+	return ""
+}
+
+func (x *StoreKeysRequest) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *StoreKeysRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *StoreKeysRequest) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+func (x *StoreKeysRequest) GetExpiredKey() string {
+	if x != nil {
+		return x.ExpiredKey
+	}
+	return ""
+}
+
+type StoreKeysResponse struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Known           bool                   `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	AccessKeyId     string                 `protobuf:"bytes,2,opt,name=access_key_id,json=accessKeyId,proto3" json:"access_key_id,omitempty"`
+	SecretAccessKey string                 `protobuf:"bytes,3,opt,name=secret_access_key,json=secretAccessKey,proto3" json:"secret_access_key,omitempty"`
+	SessionToken    string                 `protobuf:"bytes,4,opt,name=session_token,json=sessionToken,proto3" json:"session_token,omitempty"`
+	TtlMs           int64                  `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"` // how much longer they hold; 0: they don't end
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *StoreKeysResponse) Reset() {
+	*x = StoreKeysResponse{}
+	mi := &file_firn_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreKeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreKeysResponse) ProtoMessage() {}
+
+func (x *StoreKeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreKeysResponse.ProtoReflect.Descriptor instead.
+func (*StoreKeysResponse) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *StoreKeysResponse) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *StoreKeysResponse) GetAccessKeyId() string {
+	if x != nil {
+		return x.AccessKeyId
+	}
+	return ""
+}
+
+func (x *StoreKeysResponse) GetSecretAccessKey() string {
+	if x != nil {
+		return x.SecretAccessKey
+	}
+	return ""
+}
+
+func (x *StoreKeysResponse) GetSessionToken() string {
+	if x != nil {
+		return x.SessionToken
+	}
+	return ""
+}
+
+func (x *StoreKeysResponse) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
 type LaunchTasksRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*TaskDefinition      `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
@@ -1122,7 +1276,7 @@ type LaunchTasksRequest struct {
 
 func (x *LaunchTasksRequest) Reset() {
 	*x = LaunchTasksRequest{}
-	mi := &file_firn_proto_msgTypes[13]
+	mi := &file_firn_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1288,7 @@ func (x *LaunchTasksRequest) String() string {
 func (*LaunchTasksRequest) ProtoMessage() {}
 
 func (x *LaunchTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[13]
+	mi := &file_firn_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1301,7 @@ func (x *LaunchTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchTasksRequest.ProtoReflect.Descriptor instead.
 func (*LaunchTasksRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{13}
+	return file_firn_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LaunchTasksRequest) GetTasks() []*TaskDefinition {
@@ -1165,7 +1319,7 @@ type LaunchTasksResponse struct {
 
 func (x *LaunchTasksResponse) Reset() {
 	*x = LaunchTasksResponse{}
-	mi := &file_firn_proto_msgTypes[14]
+	mi := &file_firn_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1331,7 @@ func (x *LaunchTasksResponse) String() string {
 func (*LaunchTasksResponse) ProtoMessage() {}
 
 func (x *LaunchTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[14]
+	mi := &file_firn_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1344,7 @@ func (x *LaunchTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchTasksResponse.ProtoReflect.Descriptor instead.
 func (*LaunchTasksResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{14}
+	return file_firn_proto_rawDescGZIP(), []int{16}
 }
 
 type CancelTasksRequest struct {
@@ -1202,7 +1356,7 @@ type CancelTasksRequest struct {
 
 func (x *CancelTasksRequest) Reset() {
 	*x = CancelTasksRequest{}
-	mi := &file_firn_proto_msgTypes[15]
+	mi := &file_firn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1368,7 @@ func (x *CancelTasksRequest) String() string {
 func (*CancelTasksRequest) ProtoMessage() {}
 
 func (x *CancelTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[15]
+	mi := &file_firn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1381,7 @@ func (x *CancelTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasksRequest.ProtoReflect.Descriptor instead.
 func (*CancelTasksRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{15}
+	return file_firn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelTasksRequest) GetAttemptIds() []string {
@@ -1245,7 +1399,7 @@ type CancelTasksResponse struct {
 
 func (x *CancelTasksResponse) Reset() {
 	*x = CancelTasksResponse{}
-	mi := &file_firn_proto_msgTypes[16]
+	mi := &file_firn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1411,7 @@ func (x *CancelTasksResponse) String() string {
 func (*CancelTasksResponse) ProtoMessage() {}
 
 func (x *CancelTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[16]
+	mi := &file_firn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1424,7 @@ func (x *CancelTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasksResponse.ProtoReflect.Descriptor instead.
 func (*CancelTasksResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{16}
+	return file_firn_proto_rawDescGZIP(), []int{18}
 }
 
 type FreeJobDataRequest struct {
@@ -1284,7 +1438,7 @@ type FreeJobDataRequest struct {
 
 func (x *FreeJobDataRequest) Reset() {
 	*x = FreeJobDataRequest{}
-	mi := &file_firn_proto_msgTypes[17]
+	mi := &file_firn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1296,7 +1450,7 @@ func (x *FreeJobDataRequest) String() string {
 func (*FreeJobDataRequest) ProtoMessage() {}
 
 func (x *FreeJobDataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[17]
+	mi := &file_firn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +1463,7 @@ func (x *FreeJobDataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeJobDataRequest.ProtoReflect.Descriptor instead.
 func (*FreeJobDataRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{17}
+	return file_firn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FreeJobDataRequest) GetJobId() string {
@@ -1341,7 +1495,7 @@ type FreeJobDataResponse struct {
 
 func (x *FreeJobDataResponse) Reset() {
 	*x = FreeJobDataResponse{}
-	mi := &file_firn_proto_msgTypes[18]
+	mi := &file_firn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1507,7 @@ func (x *FreeJobDataResponse) String() string {
 func (*FreeJobDataResponse) ProtoMessage() {}
 
 func (x *FreeJobDataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[18]
+	mi := &file_firn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1520,7 @@ func (x *FreeJobDataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeJobDataResponse.ProtoReflect.Descriptor instead.
 func (*FreeJobDataResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{18}
+	return file_firn_proto_rawDescGZIP(), []int{20}
 }
 
 type ProbeRequest struct {
@@ -1379,7 +1533,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_firn_proto_msgTypes[19]
+	mi := &file_firn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1545,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[19]
+	mi := &file_firn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1558,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{19}
+	return file_firn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ProbeRequest) GetRequest() []byte {
@@ -1431,7 +1585,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_firn_proto_msgTypes[20]
+	mi := &file_firn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1597,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[20]
+	mi := &file_firn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1610,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{20}
+	return file_firn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProbeResponse) GetResult() []byte {
@@ -1491,7 +1645,7 @@ type Ticket struct {
 
 func (x *Ticket) Reset() {
 	*x = Ticket{}
-	mi := &file_firn_proto_msgTypes[21]
+	mi := &file_firn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1657,7 @@ func (x *Ticket) String() string {
 func (*Ticket) ProtoMessage() {}
 
 func (x *Ticket) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[21]
+	mi := &file_firn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1670,7 @@ func (x *Ticket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ticket.ProtoReflect.Descriptor instead.
 func (*Ticket) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{21}
+	return file_firn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Ticket) GetPurpose() string {
@@ -1585,7 +1739,7 @@ type SignedTicket struct {
 
 func (x *SignedTicket) Reset() {
 	*x = SignedTicket{}
-	mi := &file_firn_proto_msgTypes[22]
+	mi := &file_firn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1751,7 @@ func (x *SignedTicket) String() string {
 func (*SignedTicket) ProtoMessage() {}
 
 func (x *SignedTicket) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[22]
+	mi := &file_firn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1764,7 @@ func (x *SignedTicket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignedTicket.ProtoReflect.Descriptor instead.
 func (*SignedTicket) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{22}
+	return file_firn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SignedTicket) GetTicket() []byte {
@@ -1637,7 +1791,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_firn_proto_msgTypes[23]
+	mi := &file_firn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1803,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[23]
+	mi := &file_firn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1816,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{23}
+	return file_firn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Session) GetCatalog() string {
@@ -1705,7 +1859,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_firn_proto_msgTypes[24]
+	mi := &file_firn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1871,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[24]
+	mi := &file_firn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1884,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{24}
+	return file_firn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExecuteRequest) GetProtocolVersion() uint32 {
@@ -1817,7 +1971,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_firn_proto_msgTypes[25]
+	mi := &file_firn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1983,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[25]
+	mi := &file_firn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1996,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{25}
+	return file_firn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExecuteResponse) GetStatement() string {
@@ -1884,7 +2038,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_firn_proto_msgTypes[26]
+	mi := &file_firn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2050,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[26]
+	mi := &file_firn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2063,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{26}
+	return file_firn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JobRequest) GetJobId() string {
@@ -1964,7 +2118,7 @@ type JobStatus struct {
 
 func (x *JobStatus) Reset() {
 	*x = JobStatus{}
-	mi := &file_firn_proto_msgTypes[27]
+	mi := &file_firn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2130,7 @@ func (x *JobStatus) String() string {
 func (*JobStatus) ProtoMessage() {}
 
 func (x *JobStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[27]
+	mi := &file_firn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2143,7 @@ func (x *JobStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatus.ProtoReflect.Descriptor instead.
 func (*JobStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{27}
+	return file_firn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JobStatus) GetJobId() string {
@@ -2189,7 +2343,7 @@ type StageStatus struct {
 
 func (x *StageStatus) Reset() {
 	*x = StageStatus{}
-	mi := &file_firn_proto_msgTypes[28]
+	mi := &file_firn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2201,7 +2355,7 @@ func (x *StageStatus) String() string {
 func (*StageStatus) ProtoMessage() {}
 
 func (x *StageStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[28]
+	mi := &file_firn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2214,7 +2368,7 @@ func (x *StageStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageStatus.ProtoReflect.Descriptor instead.
 func (*StageStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{28}
+	return file_firn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StageStatus) GetId() string {
@@ -2330,7 +2484,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_firn_proto_msgTypes[29]
+	mi := &file_firn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2496,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[29]
+	mi := &file_firn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2509,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{29}
+	return file_firn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JobError) GetCode() string {
@@ -2418,7 +2572,7 @@ type ResultPartition struct {
 
 func (x *ResultPartition) Reset() {
 	*x = ResultPartition{}
-	mi := &file_firn_proto_msgTypes[30]
+	mi := &file_firn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2584,7 @@ func (x *ResultPartition) String() string {
 func (*ResultPartition) ProtoMessage() {}
 
 func (x *ResultPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[30]
+	mi := &file_firn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2597,7 @@ func (x *ResultPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultPartition.ProtoReflect.Descriptor instead.
 func (*ResultPartition) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{30}
+	return file_firn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ResultPartition) GetAddress() string {
@@ -2489,7 +2643,7 @@ type CommitReport struct {
 
 func (x *CommitReport) Reset() {
 	*x = CommitReport{}
-	mi := &file_firn_proto_msgTypes[31]
+	mi := &file_firn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2655,7 @@ func (x *CommitReport) String() string {
 func (*CommitReport) ProtoMessage() {}
 
 func (x *CommitReport) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[31]
+	mi := &file_firn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2668,7 @@ func (x *CommitReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitReport.ProtoReflect.Descriptor instead.
 func (*CommitReport) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{31}
+	return file_firn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CommitReport) GetTable() string {
@@ -2625,7 +2779,7 @@ type ExecutorTasks struct {
 
 func (x *ExecutorTasks) Reset() {
 	*x = ExecutorTasks{}
-	mi := &file_firn_proto_msgTypes[32]
+	mi := &file_firn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2791,7 @@ func (x *ExecutorTasks) String() string {
 func (*ExecutorTasks) ProtoMessage() {}
 
 func (x *ExecutorTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[32]
+	mi := &file_firn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2804,7 @@ func (x *ExecutorTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorTasks.ProtoReflect.Descriptor instead.
 func (*ExecutorTasks) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{32}
+	return file_firn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExecutorTasks) GetExecutorId() string {
@@ -2677,7 +2831,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_firn_proto_msgTypes[33]
+	mi := &file_firn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2689,7 +2843,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[33]
+	mi := &file_firn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +2856,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{33}
+	return file_firn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListJobsRequest) GetLimit() uint32 {
@@ -2728,7 +2882,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_firn_proto_msgTypes[34]
+	mi := &file_firn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2894,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[34]
+	mi := &file_firn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2907,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{34}
+	return file_firn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListJobsResponse) GetJobs() []*JobStatus {
@@ -2774,7 +2928,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_firn_proto_msgTypes[35]
+	mi := &file_firn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2786,7 +2940,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[35]
+	mi := &file_firn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2799,7 +2953,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{35}
+	return file_firn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CancelJobResponse) GetAnswer() string {
@@ -2827,7 +2981,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_firn_proto_msgTypes[36]
+	mi := &file_firn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +2993,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[36]
+	mi := &file_firn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +3006,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{36}
+	return file_firn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListTablesRequest) GetSession() *Session {
@@ -2885,7 +3039,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_firn_proto_msgTypes[37]
+	mi := &file_firn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +3051,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[37]
+	mi := &file_firn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +3064,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{37}
+	return file_firn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListTablesResponse) GetTables() []string {
@@ -2930,7 +3084,7 @@ type DescribeTableRequest struct {
 
 func (x *DescribeTableRequest) Reset() {
 	*x = DescribeTableRequest{}
-	mi := &file_firn_proto_msgTypes[38]
+	mi := &file_firn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2942,7 +3096,7 @@ func (x *DescribeTableRequest) String() string {
 func (*DescribeTableRequest) ProtoMessage() {}
 
 func (x *DescribeTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[38]
+	mi := &file_firn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2955,7 +3109,7 @@ func (x *DescribeTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTableRequest.ProtoReflect.Descriptor instead.
 func (*DescribeTableRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{38}
+	return file_firn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DescribeTableRequest) GetSession() *Session {
@@ -2994,7 +3148,7 @@ type TableDescription struct {
 
 func (x *TableDescription) Reset() {
 	*x = TableDescription{}
-	mi := &file_firn_proto_msgTypes[39]
+	mi := &file_firn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3160,7 @@ func (x *TableDescription) String() string {
 func (*TableDescription) ProtoMessage() {}
 
 func (x *TableDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[39]
+	mi := &file_firn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3173,7 @@ func (x *TableDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableDescription.ProtoReflect.Descriptor instead.
 func (*TableDescription) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{39}
+	return file_firn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TableDescription) GetTable() string {
@@ -3131,7 +3285,7 @@ type RegisterTableRequest struct {
 
 func (x *RegisterTableRequest) Reset() {
 	*x = RegisterTableRequest{}
-	mi := &file_firn_proto_msgTypes[40]
+	mi := &file_firn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3297,7 @@ func (x *RegisterTableRequest) String() string {
 func (*RegisterTableRequest) ProtoMessage() {}
 
 func (x *RegisterTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[40]
+	mi := &file_firn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3310,7 @@ func (x *RegisterTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterTableRequest.ProtoReflect.Descriptor instead.
 func (*RegisterTableRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{40}
+	return file_firn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RegisterTableRequest) GetSession() *Session {
@@ -3189,7 +3343,7 @@ type OpenUploadRequest struct {
 
 func (x *OpenUploadRequest) Reset() {
 	*x = OpenUploadRequest{}
-	mi := &file_firn_proto_msgTypes[41]
+	mi := &file_firn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3201,7 +3355,7 @@ func (x *OpenUploadRequest) String() string {
 func (*OpenUploadRequest) ProtoMessage() {}
 
 func (x *OpenUploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[41]
+	mi := &file_firn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3214,7 +3368,7 @@ func (x *OpenUploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenUploadRequest.ProtoReflect.Descriptor instead.
 func (*OpenUploadRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{41}
+	return file_firn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OpenUploadRequest) GetArrowSchema() []byte {
@@ -3235,7 +3389,7 @@ type OpenUploadResponse struct {
 
 func (x *OpenUploadResponse) Reset() {
 	*x = OpenUploadResponse{}
-	mi := &file_firn_proto_msgTypes[42]
+	mi := &file_firn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3247,7 +3401,7 @@ func (x *OpenUploadResponse) String() string {
 func (*OpenUploadResponse) ProtoMessage() {}
 
 func (x *OpenUploadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[42]
+	mi := &file_firn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3260,7 +3414,7 @@ func (x *OpenUploadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenUploadResponse.ProtoReflect.Descriptor instead.
 func (*OpenUploadResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{42}
+	return file_firn_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *OpenUploadResponse) GetUploadId() string {
@@ -3295,7 +3449,7 @@ type ListUnitsRequest struct {
 
 func (x *ListUnitsRequest) Reset() {
 	*x = ListUnitsRequest{}
-	mi := &file_firn_proto_msgTypes[43]
+	mi := &file_firn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3307,7 +3461,7 @@ func (x *ListUnitsRequest) String() string {
 func (*ListUnitsRequest) ProtoMessage() {}
 
 func (x *ListUnitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[43]
+	mi := &file_firn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3320,7 +3474,7 @@ func (x *ListUnitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsRequest.ProtoReflect.Descriptor instead.
 func (*ListUnitsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{43}
+	return file_firn_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListUnitsRequest) GetAll() bool {
@@ -3370,7 +3524,7 @@ type UnitStatus struct {
 
 func (x *UnitStatus) Reset() {
 	*x = UnitStatus{}
-	mi := &file_firn_proto_msgTypes[44]
+	mi := &file_firn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3536,7 @@ func (x *UnitStatus) String() string {
 func (*UnitStatus) ProtoMessage() {}
 
 func (x *UnitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[44]
+	mi := &file_firn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3395,7 +3549,7 @@ func (x *UnitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitStatus.ProtoReflect.Descriptor instead.
 func (*UnitStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{44}
+	return file_firn_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UnitStatus) GetJobId() string {
@@ -3558,7 +3712,7 @@ type SendRecord struct {
 
 func (x *SendRecord) Reset() {
 	*x = SendRecord{}
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3724,7 @@ func (x *SendRecord) String() string {
 func (*SendRecord) ProtoMessage() {}
 
 func (x *SendRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3737,7 @@ func (x *SendRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRecord.ProtoReflect.Descriptor instead.
 func (*SendRecord) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{45}
+	return file_firn_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SendRecord) GetRequestId() string {
@@ -3635,7 +3789,7 @@ type OrphansRequest struct {
 
 func (x *OrphansRequest) Reset() {
 	*x = OrphansRequest{}
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3801,7 @@ func (x *OrphansRequest) String() string {
 func (*OrphansRequest) ProtoMessage() {}
 
 func (x *OrphansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3814,7 @@ func (x *OrphansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansRequest.ProtoReflect.Descriptor instead.
 func (*OrphansRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{46}
+	return file_firn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OrphansRequest) GetSession() *Session {
@@ -3712,7 +3866,7 @@ type OrphanFiles struct {
 
 func (x *OrphanFiles) Reset() {
 	*x = OrphanFiles{}
-	mi := &file_firn_proto_msgTypes[47]
+	mi := &file_firn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +3878,7 @@ func (x *OrphanFiles) String() string {
 func (*OrphanFiles) ProtoMessage() {}
 
 func (x *OrphanFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[47]
+	mi := &file_firn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3891,7 @@ func (x *OrphanFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanFiles.ProtoReflect.Descriptor instead.
 func (*OrphanFiles) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{47}
+	return file_firn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OrphanFiles) GetJobId() string {
@@ -3805,7 +3959,7 @@ type OrphansResponse struct {
 
 func (x *OrphansResponse) Reset() {
 	*x = OrphansResponse{}
-	mi := &file_firn_proto_msgTypes[48]
+	mi := &file_firn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +3971,7 @@ func (x *OrphansResponse) String() string {
 func (*OrphansResponse) ProtoMessage() {}
 
 func (x *OrphansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[48]
+	mi := &file_firn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +3984,7 @@ func (x *OrphansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansResponse.ProtoReflect.Descriptor instead.
 func (*OrphansResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{48}
+	return file_firn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *OrphansResponse) GetJobs() []*OrphanFiles {
@@ -3849,7 +4003,7 @@ type ListUnitsResponse struct {
 
 func (x *ListUnitsResponse) Reset() {
 	*x = ListUnitsResponse{}
-	mi := &file_firn_proto_msgTypes[49]
+	mi := &file_firn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3861,7 +4015,7 @@ func (x *ListUnitsResponse) String() string {
 func (*ListUnitsResponse) ProtoMessage() {}
 
 func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[49]
+	mi := &file_firn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3874,7 +4028,7 @@ func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsResponse.ProtoReflect.Descriptor instead.
 func (*ListUnitsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{49}
+	return file_firn_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListUnitsResponse) GetUnits() []*UnitStatus {
@@ -3900,7 +4054,7 @@ type DriveUnitRequest struct {
 
 func (x *DriveUnitRequest) Reset() {
 	*x = DriveUnitRequest{}
-	mi := &file_firn_proto_msgTypes[50]
+	mi := &file_firn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3912,7 +4066,7 @@ func (x *DriveUnitRequest) String() string {
 func (*DriveUnitRequest) ProtoMessage() {}
 
 func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[50]
+	mi := &file_firn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3925,7 +4079,7 @@ func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriveUnitRequest.ProtoReflect.Descriptor instead.
 func (*DriveUnitRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{50}
+	return file_firn_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DriveUnitRequest) GetJobId() string {
@@ -4067,7 +4221,23 @@ const file_firn_proto_rawDesc = "" +
 	"\bstatuses\x18\x03 \x03(\v2\x13.firn.v1.TaskStatusR\bstatuses\"a\n" +
 	"\x14ReportStatusResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x123\n" +
-	"\x15acknowledged_attempts\x18\x02 \x03(\tR\x14acknowledgedAttempts\"C\n" +
+	"\x15acknowledged_attempts\x18\x02 \x03(\tR\x14acknowledgedAttempts\"\xad\x01\n" +
+	"\x10StoreKeysRequest\x12\x1f\n" +
+	"\vexecutor_id\x18\x01 \x01(\tR\n" +
+	"executorId\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x15\n" +
+	"\x06job_id\x18\x03 \x01(\tR\x05jobId\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x04 \x01(\tR\n" +
+	"credential\x12\x1f\n" +
+	"\vexpired_key\x18\x05 \x01(\tR\n" +
+	"expiredKey\"\xb5\x01\n" +
+	"\x11StoreKeysResponse\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\x12\"\n" +
+	"\raccess_key_id\x18\x02 \x01(\tR\vaccessKeyId\x12*\n" +
+	"\x11secret_access_key\x18\x03 \x01(\tR\x0fsecretAccessKey\x12#\n" +
+	"\rsession_token\x18\x04 \x01(\tR\fsessionToken\x12\x15\n" +
+	"\x06ttl_ms\x18\x05 \x01(\x03R\x05ttlMs\"C\n" +
 	"\x12LaunchTasksRequest\x12-\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x17.firn.v1.TaskDefinitionR\x05tasks\"\x15\n" +
 	"\x13LaunchTasksResponse\"5\n" +
@@ -4317,12 +4487,13 @@ const file_firn_proto_rawDesc = "" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
 	"\x05table\x18\x03 \x01(\tR\x05table\x12*\n" +
-	"\asession\x18\x04 \x01(\v2\x10.firn.v1.SessionR\asession2\xa5\x02\n" +
+	"\asession\x18\x04 \x01(\v2\x10.firn.v1.SessionR\asession2\xe9\x02\n" +
 	"\x10SchedulerService\x12?\n" +
 	"\bRegister\x12\x18.firn.v1.RegisterRequest\x1a\x19.firn.v1.RegisterResponse\x12B\n" +
 	"\tHeartbeat\x12\x19.firn.v1.HeartbeatRequest\x1a\x1a.firn.v1.HeartbeatResponse\x12?\n" +
 	"\bPollWork\x12\x18.firn.v1.PollWorkRequest\x1a\x19.firn.v1.PollWorkResponse\x12K\n" +
-	"\fReportStatus\x12\x1c.firn.v1.ReportStatusRequest\x1a\x1d.firn.v1.ReportStatusResponse2\xa7\x02\n" +
+	"\fReportStatus\x12\x1c.firn.v1.ReportStatusRequest\x1a\x1d.firn.v1.ReportStatusResponse\x12B\n" +
+	"\tStoreKeys\x12\x19.firn.v1.StoreKeysRequest\x1a\x1a.firn.v1.StoreKeysResponse2\xa7\x02\n" +
 	"\x0fExecutorService\x12H\n" +
 	"\vLaunchTasks\x12\x1b.firn.v1.LaunchTasksRequest\x1a\x1c.firn.v1.LaunchTasksResponse\x12H\n" +
 	"\vCancelTasks\x12\x1b.firn.v1.CancelTasksRequest\x1a\x1c.firn.v1.CancelTasksResponse\x12H\n" +
@@ -4356,7 +4527,7 @@ func file_firn_proto_rawDescGZIP() []byte {
 	return file_firn_proto_rawDescData
 }
 
-var file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_firn_proto_goTypes = []any{
 	(*RegisterRequest)(nil),      // 0: firn.v1.RegisterRequest
 	(*RegisterResponse)(nil),     // 1: firn.v1.RegisterResponse
@@ -4371,45 +4542,47 @@ var file_firn_proto_goTypes = []any{
 	(*TaskStatus)(nil),           // 10: firn.v1.TaskStatus
 	(*ReportStatusRequest)(nil),  // 11: firn.v1.ReportStatusRequest
 	(*ReportStatusResponse)(nil), // 12: firn.v1.ReportStatusResponse
-	(*LaunchTasksRequest)(nil),   // 13: firn.v1.LaunchTasksRequest
-	(*LaunchTasksResponse)(nil),  // 14: firn.v1.LaunchTasksResponse
-	(*CancelTasksRequest)(nil),   // 15: firn.v1.CancelTasksRequest
-	(*CancelTasksResponse)(nil),  // 16: firn.v1.CancelTasksResponse
-	(*FreeJobDataRequest)(nil),   // 17: firn.v1.FreeJobDataRequest
-	(*FreeJobDataResponse)(nil),  // 18: firn.v1.FreeJobDataResponse
-	(*ProbeRequest)(nil),         // 19: firn.v1.ProbeRequest
-	(*ProbeResponse)(nil),        // 20: firn.v1.ProbeResponse
-	(*Ticket)(nil),               // 21: firn.v1.Ticket
-	(*SignedTicket)(nil),         // 22: firn.v1.SignedTicket
-	(*Session)(nil),              // 23: firn.v1.Session
-	(*ExecuteRequest)(nil),       // 24: firn.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),      // 25: firn.v1.ExecuteResponse
-	(*JobRequest)(nil),           // 26: firn.v1.JobRequest
-	(*JobStatus)(nil),            // 27: firn.v1.JobStatus
-	(*StageStatus)(nil),          // 28: firn.v1.StageStatus
-	(*JobError)(nil),             // 29: firn.v1.JobError
-	(*ResultPartition)(nil),      // 30: firn.v1.ResultPartition
-	(*CommitReport)(nil),         // 31: firn.v1.CommitReport
-	(*ExecutorTasks)(nil),        // 32: firn.v1.ExecutorTasks
-	(*ListJobsRequest)(nil),      // 33: firn.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),     // 34: firn.v1.ListJobsResponse
-	(*CancelJobResponse)(nil),    // 35: firn.v1.CancelJobResponse
-	(*ListTablesRequest)(nil),    // 36: firn.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),   // 37: firn.v1.ListTablesResponse
-	(*DescribeTableRequest)(nil), // 38: firn.v1.DescribeTableRequest
-	(*TableDescription)(nil),     // 39: firn.v1.TableDescription
-	(*RegisterTableRequest)(nil), // 40: firn.v1.RegisterTableRequest
-	(*OpenUploadRequest)(nil),    // 41: firn.v1.OpenUploadRequest
-	(*OpenUploadResponse)(nil),   // 42: firn.v1.OpenUploadResponse
-	(*ListUnitsRequest)(nil),     // 43: firn.v1.ListUnitsRequest
-	(*UnitStatus)(nil),           // 44: firn.v1.UnitStatus
-	(*SendRecord)(nil),           // 45: firn.v1.SendRecord
-	(*OrphansRequest)(nil),       // 46: firn.v1.OrphansRequest
-	(*OrphanFiles)(nil),          // 47: firn.v1.OrphanFiles
-	(*OrphansResponse)(nil),      // 48: firn.v1.OrphansResponse
-	(*ListUnitsResponse)(nil),    // 49: firn.v1.ListUnitsResponse
-	(*DriveUnitRequest)(nil),     // 50: firn.v1.DriveUnitRequest
-	nil,                          // 51: firn.v1.TableDescription.PropertiesEntry
+	(*StoreKeysRequest)(nil),     // 13: firn.v1.StoreKeysRequest
+	(*StoreKeysResponse)(nil),    // 14: firn.v1.StoreKeysResponse
+	(*LaunchTasksRequest)(nil),   // 15: firn.v1.LaunchTasksRequest
+	(*LaunchTasksResponse)(nil),  // 16: firn.v1.LaunchTasksResponse
+	(*CancelTasksRequest)(nil),   // 17: firn.v1.CancelTasksRequest
+	(*CancelTasksResponse)(nil),  // 18: firn.v1.CancelTasksResponse
+	(*FreeJobDataRequest)(nil),   // 19: firn.v1.FreeJobDataRequest
+	(*FreeJobDataResponse)(nil),  // 20: firn.v1.FreeJobDataResponse
+	(*ProbeRequest)(nil),         // 21: firn.v1.ProbeRequest
+	(*ProbeResponse)(nil),        // 22: firn.v1.ProbeResponse
+	(*Ticket)(nil),               // 23: firn.v1.Ticket
+	(*SignedTicket)(nil),         // 24: firn.v1.SignedTicket
+	(*Session)(nil),              // 25: firn.v1.Session
+	(*ExecuteRequest)(nil),       // 26: firn.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),      // 27: firn.v1.ExecuteResponse
+	(*JobRequest)(nil),           // 28: firn.v1.JobRequest
+	(*JobStatus)(nil),            // 29: firn.v1.JobStatus
+	(*StageStatus)(nil),          // 30: firn.v1.StageStatus
+	(*JobError)(nil),             // 31: firn.v1.JobError
+	(*ResultPartition)(nil),      // 32: firn.v1.ResultPartition
+	(*CommitReport)(nil),         // 33: firn.v1.CommitReport
+	(*ExecutorTasks)(nil),        // 34: firn.v1.ExecutorTasks
+	(*ListJobsRequest)(nil),      // 35: firn.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),     // 36: firn.v1.ListJobsResponse
+	(*CancelJobResponse)(nil),    // 37: firn.v1.CancelJobResponse
+	(*ListTablesRequest)(nil),    // 38: firn.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),   // 39: firn.v1.ListTablesResponse
+	(*DescribeTableRequest)(nil), // 40: firn.v1.DescribeTableRequest
+	(*TableDescription)(nil),     // 41: firn.v1.TableDescription
+	(*RegisterTableRequest)(nil), // 42: firn.v1.RegisterTableRequest
+	(*OpenUploadRequest)(nil),    // 43: firn.v1.OpenUploadRequest
+	(*OpenUploadResponse)(nil),   // 44: firn.v1.OpenUploadResponse
+	(*ListUnitsRequest)(nil),     // 45: firn.v1.ListUnitsRequest
+	(*UnitStatus)(nil),           // 46: firn.v1.UnitStatus
+	(*SendRecord)(nil),           // 47: firn.v1.SendRecord
+	(*OrphansRequest)(nil),       // 48: firn.v1.OrphansRequest
+	(*OrphanFiles)(nil),          // 49: firn.v1.OrphanFiles
+	(*OrphansResponse)(nil),      // 50: firn.v1.OrphansResponse
+	(*ListUnitsResponse)(nil),    // 51: firn.v1.ListUnitsResponse
+	(*DriveUnitRequest)(nil),     // 52: firn.v1.DriveUnitRequest
+	nil,                          // 53: firn.v1.TableDescription.PropertiesEntry
 }
 var file_firn_proto_depIdxs = []int32{
 	6,  // 0: firn.v1.PollWorkResponse.tasks:type_name -> firn.v1.TaskDefinition
@@ -4419,67 +4592,69 @@ var file_firn_proto_depIdxs = []int32{
 	10, // 4: firn.v1.ReportStatusRequest.statuses:type_name -> firn.v1.TaskStatus
 	6,  // 5: firn.v1.LaunchTasksRequest.tasks:type_name -> firn.v1.TaskDefinition
 	8,  // 6: firn.v1.ProbeResponse.error:type_name -> firn.v1.TaskError
-	23, // 7: firn.v1.ExecuteRequest.session:type_name -> firn.v1.Session
-	23, // 8: firn.v1.ExecuteResponse.session:type_name -> firn.v1.Session
-	27, // 9: firn.v1.ExecuteResponse.job:type_name -> firn.v1.JobStatus
-	28, // 10: firn.v1.JobStatus.stages:type_name -> firn.v1.StageStatus
-	29, // 11: firn.v1.JobStatus.error:type_name -> firn.v1.JobError
-	30, // 12: firn.v1.JobStatus.partitions:type_name -> firn.v1.ResultPartition
-	31, // 13: firn.v1.JobStatus.report:type_name -> firn.v1.CommitReport
-	32, // 14: firn.v1.JobStatus.executors:type_name -> firn.v1.ExecutorTasks
-	27, // 15: firn.v1.ListJobsResponse.jobs:type_name -> firn.v1.JobStatus
-	27, // 16: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
-	23, // 17: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
-	23, // 18: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
-	51, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
-	23, // 20: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
-	45, // 21: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
-	23, // 22: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
-	47, // 23: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
-	44, // 24: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
-	23, // 25: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
+	25, // 7: firn.v1.ExecuteRequest.session:type_name -> firn.v1.Session
+	25, // 8: firn.v1.ExecuteResponse.session:type_name -> firn.v1.Session
+	29, // 9: firn.v1.ExecuteResponse.job:type_name -> firn.v1.JobStatus
+	30, // 10: firn.v1.JobStatus.stages:type_name -> firn.v1.StageStatus
+	31, // 11: firn.v1.JobStatus.error:type_name -> firn.v1.JobError
+	32, // 12: firn.v1.JobStatus.partitions:type_name -> firn.v1.ResultPartition
+	33, // 13: firn.v1.JobStatus.report:type_name -> firn.v1.CommitReport
+	34, // 14: firn.v1.JobStatus.executors:type_name -> firn.v1.ExecutorTasks
+	29, // 15: firn.v1.ListJobsResponse.jobs:type_name -> firn.v1.JobStatus
+	29, // 16: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
+	25, // 17: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
+	25, // 18: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
+	53, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
+	25, // 20: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
+	47, // 21: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
+	25, // 22: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
+	49, // 23: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
+	46, // 24: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
+	25, // 25: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
 	0,  // 26: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
 	2,  // 27: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
 	4,  // 28: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
 	11, // 29: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
-	13, // 30: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
-	15, // 31: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
-	17, // 32: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
-	19, // 33: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
-	24, // 34: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
-	26, // 35: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
-	26, // 36: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
-	33, // 37: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
-	26, // 38: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
-	36, // 39: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
-	38, // 40: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
-	40, // 41: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
-	41, // 42: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
-	43, // 43: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
-	50, // 44: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
-	46, // 45: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
-	1,  // 46: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
-	3,  // 47: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
-	5,  // 48: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
-	12, // 49: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
-	14, // 50: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
-	16, // 51: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
-	18, // 52: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
-	20, // 53: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
-	25, // 54: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
-	27, // 55: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
-	27, // 56: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
-	34, // 57: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
-	35, // 58: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
-	37, // 59: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
-	39, // 60: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
-	39, // 61: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
-	42, // 62: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
-	49, // 63: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
-	27, // 64: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
-	48, // 65: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
-	46, // [46:66] is the sub-list for method output_type
-	26, // [26:46] is the sub-list for method input_type
+	13, // 30: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
+	15, // 31: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
+	17, // 32: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
+	19, // 33: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
+	21, // 34: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
+	26, // 35: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
+	28, // 36: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
+	28, // 37: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
+	35, // 38: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
+	28, // 39: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
+	38, // 40: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
+	40, // 41: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
+	42, // 42: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
+	43, // 43: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
+	45, // 44: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
+	52, // 45: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
+	48, // 46: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
+	1,  // 47: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
+	3,  // 48: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
+	5,  // 49: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
+	12, // 50: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
+	14, // 51: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
+	16, // 52: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
+	18, // 53: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
+	20, // 54: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
+	22, // 55: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
+	27, // 56: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
+	29, // 57: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
+	29, // 58: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
+	36, // 59: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
+	37, // 60: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
+	39, // 61: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
+	41, // 62: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
+	41, // 63: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
+	44, // 64: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
+	51, // 65: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
+	29, // 66: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
+	50, // 67: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
+	47, // [47:68] is the sub-list for method output_type
+	26, // [26:47] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
 	26, // [26:26] is the sub-list for extension extendee
 	0,  // [0:26] is the sub-list for field type_name
@@ -4496,7 +4671,7 @@ func file_firn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firn_proto_rawDesc), len(file_firn_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

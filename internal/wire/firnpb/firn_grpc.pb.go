@@ -26,6 +26,7 @@ const (
 	SchedulerService_Heartbeat_FullMethodName    = "/firn.v1.SchedulerService/Heartbeat"
 	SchedulerService_PollWork_FullMethodName     = "/firn.v1.SchedulerService/PollWork"
 	SchedulerService_ReportStatus_FullMethodName = "/firn.v1.SchedulerService/ReportStatus"
+	SchedulerService_StoreKeys_FullMethodName    = "/firn.v1.SchedulerService/StoreKeys"
 )
 
 // SchedulerServiceClient is the client API for SchedulerService service.
@@ -42,6 +43,9 @@ type SchedulerServiceClient interface {
 	// ReportStatus is at-least-once: an executor repeats a status until it is
 	// acknowledged; the scheduler takes duplicates and late ones without effect.
 	ReportStatus(ctx context.Context, in *ReportStatusRequest, opts ...grpc.CallOption) (*ReportStatusResponse, error)
+	// StoreKeys gives an executor keys to a store for a job of which it runs an
+	// attempt, and renews them.
+	StoreKeys(ctx context.Context, in *StoreKeysRequest, opts ...grpc.CallOption) (*StoreKeysResponse, error)
 }
 
 type schedulerServiceClient struct {
@@ -92,6 +96,16 @@ func (c *schedulerServiceClient) ReportStatus(ctx context.Context, in *ReportSta
 	return out, nil
 }
 
+func (c *schedulerServiceClient) StoreKeys(ctx context.Context, in *StoreKeysRequest, opts ...grpc.CallOption) (*StoreKeysResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StoreKeysResponse)
+	err := c.cc.Invoke(ctx, SchedulerService_StoreKeys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SchedulerServiceServer is the server API for SchedulerService service.
 // All implementations must embed UnimplementedSchedulerServiceServer
 // for forward compatibility.
@@ -106,6 +120,9 @@ type SchedulerServiceServer interface {
 	// ReportStatus is at-least-once: an executor repeats a status until it is
 	// acknowledged; the scheduler takes duplicates and late ones without effect.
 	ReportStatus(context.Context, *ReportStatusRequest) (*ReportStatusResponse, error)
+	// StoreKeys gives an executor keys to a store for a job of which it runs an
+	// attempt, and renews them.
+	StoreKeys(context.Context, *StoreKeysRequest) (*StoreKeysResponse, error)
 	mustEmbedUnimplementedSchedulerServiceServer()
 }
 
@@ -127,6 +144,9 @@ func (UnimplementedSchedulerServiceServer) PollWork(context.Context, *PollWorkRe
 }
 func (UnimplementedSchedulerServiceServer) ReportStatus(context.Context, *ReportStatusRequest) (*ReportStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportStatus not implemented")
+}
+func (UnimplementedSchedulerServiceServer) StoreKeys(context.Context, *StoreKeysRequest) (*StoreKeysResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StoreKeys not implemented")
 }
 func (UnimplementedSchedulerServiceServer) mustEmbedUnimplementedSchedulerServiceServer() {}
 func (UnimplementedSchedulerServiceServer) testEmbeddedByValue()                          {}
@@ -221,6 +241,24 @@ func _SchedulerService_ReportStatus_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SchedulerService_StoreKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StoreKeysRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SchedulerServiceServer).StoreKeys(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SchedulerService_StoreKeys_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SchedulerServiceServer).StoreKeys(ctx, req.(*StoreKeysRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SchedulerService_ServiceDesc is the grpc.ServiceDesc for SchedulerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -243,6 +281,10 @@ var SchedulerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReportStatus",
 			Handler:    _SchedulerService_ReportStatus_Handler,
+		},
+		{
+			MethodName: "StoreKeys",
+			Handler:    _SchedulerService_StoreKeys_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
