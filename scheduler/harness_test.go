@@ -216,7 +216,7 @@ func insertPlan(pinned plan.Pinned, prefix string, exchange bool) plan.Node {
 	}
 	return &plan.Commit{
 		Target: pinned, Branch: commit.MainBranch, Operation: commit.OperationAppend, Prefix: prefix,
-		Input: &plan.Write{Input: in, Context: plan.WriteContext{Table: pinned.Name, TableUUID: pinned.UUID, Prefix: prefix}},
+		Input: &plan.Write{Input: in, Context: plan.WriteContext{Table: pinned.Name, TableUUID: pinned.UUID, Prefix: prefix, Storage: pinned.Storage}},
 	}
 }
 
