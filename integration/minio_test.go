@@ -37,13 +37,14 @@ func upload(t *testing.T, s servers.S3, path, uri string) {
 }
 
 // startOn starts a scheduler and four executors with the catalog as written, and
-// gives a client. Statements may read what is in the bucket lake.
-func startOn(t *testing.T, catalog string, store servers.S3) *process.Client {
+// gives a client. Statements may read what is in the bucket lake. Executors get keys
+// that sts scopes.
+func startOn(t *testing.T, catalog string, store servers.S3, sts string) *process.Client {
 	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "scheduler.yaml")
-	body := "catalogs:\n  lake:\n" + catalog + "    properties:\n" + properties(store, "      ") +
-		"sources:\n  stores:\n    - location: s3://lake/landing\n      properties:\n" + properties(store, "        ")
+	body := "catalogs:\n  lake:\n" + catalog + "    properties:\n      s3.sts-endpoint: " + sts + "\n" + properties(store, "      ") +
+		"sources:\n  stores:\n    - location: s3://lake/landing\n      properties:\n        s3.sts-endpoint: " + sts + "\n" + properties(store, "        ")
 	if err := os.WriteFile(config, []byte(body), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func TestMainJobOnMinIO(t *testing.T) {
 				rest := servers.StartRESTCatalog(t, servers.RESTCatalog{Warehouse: "s3://lake/warehouse", Store: direct})
 				catalog = "    type: rest\n    uri: " + rest.URI + "\n"
 			}
-			c := startOn(t, catalog, faulty)
+			c := startOn(t, catalog, faulty, direct.Endpoint)
 			c.Exec(nil, "CREATE NAMESPACE lake.air")
 			c.Exec(nil, createFlights)
 
