@@ -26,7 +26,7 @@ func TestOtherReadersFromMinIO(t *testing.T) {
 	dir := t.TempDir()
 	db := filepath.Join(dir, "catalog.db")
 	var config strings.Builder
-	fmt.Fprintf(&config, "catalogs:\n  lake:\n    type: sql\n    uri: sqlite://%s\n    warehouse: s3://lake/warehouse\n    properties:\n", db)
+	fmt.Fprintf(&config, "catalogs:\n  lake:\n    type: sql\n    uri: sqlite://%s\n    warehouse: s3://lake/warehouse\n    properties:\n      s3.sts-endpoint: %s\n", db, m.Endpoint)
 	for k, v := range m.Storage() {
 		fmt.Fprintf(&config, "      %s: %q\n", k, v)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
@@ -50,10 +51,10 @@ func (c Config) Narrow(ctx context.Context, s Scope) (Keys, error) {
 		return Keys{}, err
 	}
 	client := &http.Client{Transport: defaultTuning.transport}
-	own := c
-	if c.TokenFile == "" {
-		own, _, err = c.Resolve(ctx)
+	if c.TokenFile != "" && c.AccessKeyID == "" {
+		return c.narrowIdentity(ctx, client, policy)
 	}
+	own, _, err := c.Resolve(ctx)
 	if err != nil {
 		return Keys{}, err
 	}
@@ -79,6 +80,23 @@ func (c Config) Narrow(ctx context.Context, s Scope) (Keys, error) {
 	return Keys{
 		AccessKeyID: *k.AccessKeyId, SecretAccessKey: aws.ToString(k.SecretAccessKey), SessionToken: *k.SessionToken, Expires: *k.Expiration,
 	}, nil
+}
+
+// narrowIdentity is Narrow for a web identity: the role is assumed once, under the
+// policy.
+func (c Config) narrowIdentity(ctx context.Context, client *http.Client, policy string) (Keys, error) {
+	o := sts.Options{Region: cmp.Or(c.Region, defaultRegion), HTTPClient: client, Credentials: aws.AnonymousCredentials{}}
+	if c.STSEndpoint != "" {
+		o.BaseEndpoint = aws.String(c.STSEndpoint)
+	}
+	p := stscreds.NewWebIdentityRoleProvider(sts.New(o), c.RoleARN, stscreds.IdentityTokenFile(c.TokenFile), func(o *stscreds.WebIdentityRoleOptions) {
+		o.Policy, o.Duration = &policy, scopedFor
+	})
+	k, err := p.Retrieve(ctx)
+	if err != nil {
+		return Keys{}, storageError("get scoped credentials", "s3", ErrPermission, err)
+	}
+	return Keys{AccessKeyID: k.AccessKeyID, SecretAccessKey: k.SecretAccessKey, SessionToken: k.SessionToken, Expires: k.Expires}, nil
 }
 
 // Server is what of the Config says where the store is: nothing secret.
