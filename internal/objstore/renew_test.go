@@ -1,0 +1,59 @@
+package objstore
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// numbered gives the keys k1, and after each that has expired the next.
+type numbered struct{ n atomic.Int32 }
+
+func (r *numbered) Keys(context.Context) (Keys, error) {
+	return Keys{AccessKeyID: fmt.Sprintf("k%d", r.n.Load()+1), SecretAccessKey: "s"}, nil
+}
+
+func (r *numbered) Expired(id string) {
+	if id == fmt.Sprintf("k%d", r.n.Load()+1) {
+		r.n.Add(1)
+	}
+}
+
+// TestExpiredKeysAreRenewed: a store that says that keys have ended is asked again
+// with others, for reads and for a conditional write alike.
+func TestExpiredKeysAreRenewed(t *testing.T) {
+	var puts atomic.Int32
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if a := r.Header.Get("Authorization"); strings.Contains(a, "Credential=k1/") || r.Method == http.MethodGet && strings.Contains(a, "Credential=k2/") {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, "<Error><Code>ExpiredToken</Code><Message>gone</Message></Error>")
+			return
+		}
+		if r.Method == http.MethodPut {
+			puts.Add(1)
+			return
+		}
+		_, _ = io.WriteString(w, "<ListBucketResult></ListBucketResult>")
+	}))
+	defer srv.Close()
+	defer CloseIdleConnections()
+	keys := &numbered{}
+	s := New(Config{Endpoint: srv.URL, Renewer: keys})
+	if err := s.PutIfAbsent(t.Context(), "s3://b/k", []byte("x")); err != nil || puts.Load() != 1 {
+		t.Errorf("%d writes: %v", puts.Load(), err)
+	}
+	for _, err := range s.List(t.Context(), "s3://b/") {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if n := keys.n.Load(); n != 2 {
+		t.Errorf("%d keys expired, want 2", n)
+	}
+}
