@@ -107,7 +107,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	s.Scheduler, err = scheduler.New(scheduler.Config{
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser, Binder: binds,
 		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, ReachSource: sourceStores(cfg.SourceStores).reach, EndJobs: cfg.EndJobs,
-		StoreKeys: storeKeys{catalogs, cfg.SourceStores, cfg.AnyCatalog},
+		StoreKeys:         storeKeys{catalogs, cfg.SourceStores, cfg.AnyCatalog},
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
 		ParkedRetention: cfg.ParkedRetention, JournalRetention: cfg.JournalRetention, SweepDelay: cfg.SweepDelay,
 		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles,
