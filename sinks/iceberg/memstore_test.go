@@ -54,6 +54,9 @@ func (s *memStore) Delete(_ context.Context, uri string) error {
 	return nil
 }
 
+// RemoveUnfinished finds nothing: an object is there whole or not at all.
+func (s *memStore) RemoveUnfinished(context.Context, string) (int, error) { return 0, nil }
+
 func (s *memStore) List(_ context.Context, prefix string) iter.Seq2[objstore.Info, error] {
 	return func(yield func(objstore.Info, error) bool) {
 		for _, uri := range slices.Sorted(maps.Keys(s.objects)) {
