@@ -3,6 +3,7 @@ package executor_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -14,10 +15,11 @@ import (
 // FuzzTask: whatever a task's definition holds, the attempt ends with a status and
 // the executor goes on.
 func FuzzTask(f *testing.F) {
+	own := "file://" + f.TempDir() + "/"
 	for _, n := range []plan.Node{
 		query("rows 3"), &plan.Exchange{Input: query("rows 3"), How: plan.ExchangeRoundRobin, Partitions: 2},
 		&plan.Coalesce{Input: query("rows 3"), Limit: new(int64(1))}, &plan.ShuffleRead{Locations: []plan.ShuffleLocation{{Job: "j-1", Attempt: "a"}}},
-		&plan.Write{Input: query("rows 1"), Context: plan.WriteContext{Prefix: "file:///nowhere/", Layout: plan.Layout{Format: "fake"}}},
+		&plan.Write{Input: query("rows 1"), Context: plan.WriteContext{Prefix: own, Layout: plan.Layout{Format: "fake"}}},
 	} {
 		raw, err := proto.Marshal(def(f, "a", n))
 		if err != nil {
@@ -33,7 +35,7 @@ func FuzzTask(f *testing.F) {
 			return
 		}
 		node, err := plan.Decode(d.GetFragment())
-		if err == nil && waits(node) {
+		if err == nil && (waits(node) || strays(node, own)) {
 			return
 		}
 		n++
@@ -60,4 +62,13 @@ func waits(n plan.Node) bool {
 		return n.Partitions > 100 || waits(n.Input)
 	}
 	return slices.ContainsFunc(n.Inputs(), waits)
+}
+
+// strays says whether a task would write anywhere but below own: what is made up
+// here must not lie about on the machine that tries it.
+func strays(n plan.Node, own string) bool {
+	if w, ok := n.(*plan.Write); ok && (!strings.HasPrefix(w.Context.Prefix, own) || strings.Contains(w.Context.Prefix, "..")) {
+		return true
+	}
+	return slices.ContainsFunc(n.Inputs(), func(in plan.Node) bool { return strays(in, own) })
 }
