@@ -67,7 +67,8 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"RolledBack", testRolledBack},
 		{"CancelledContext", testContext},
 		{"Sight", testSight},
-		{"LedgerOfABatch", testLedger}, {"AddedFiles", testAddedFiles},
+		{"LedgerOfABatch", testLedger},
+		{"AddedFiles", testAddedFiles},
 		{"Fence", testFence},
 		{"FenceFindsWhatLanded", testFenceFinds},
 	} {

@@ -183,7 +183,7 @@ func testUnresolved(t *testing.T, j journal.Journal) {
 // or when nobody can tell which files the commit holds.
 func testLosersOfAKey(t *testing.T, j journal.Journal) {
 	ctx := t.Context()
-	seal := func(id string, token byte, o journal.Outcome) journal.Unit {
+	seal := func(id string, token byte, o journal.Outcome) {
 		u := Unit(id, "k")
 		u.Token, u.Digest = commit.Token{token}, commit.Digest{id[2], id[3]}
 		must(t, j.PutJob(ctx, Job(id, "k")))
@@ -191,7 +191,6 @@ func testLosersOfAKey(t *testing.T, j journal.Journal) {
 		if o.State != "" {
 			must(t, j.Outcome(ctx, id, o))
 		}
-		return u
 	}
 	refused := journal.Outcome{State: commit.Refused, Reason: commit.ReasonPermission}
 	onAWord := journal.Outcome{State: commit.Refused, Reason: commit.ReasonPermission, Quarantine: true}
