@@ -209,10 +209,12 @@ func typeGenerator() *rapid.Generator[iceberg.Type] {
 	})
 	return rapid.Custom(func(t *rapid.T) iceberg.Type {
 		a, b := plain.Draw(t, "a"), plain.Draw(t, "b")
+		// Another name than the second field's: a struct has each name once.
+		name := rapid.StringN(1, 9, -1).Filter(func(s string) bool { return s != "\x00" }).Draw(t, "name")
 		return rapid.SampledFrom([]iceberg.Type{
 			a,
 			&iceberg.ListType{ElementID: 1, Element: a}, &iceberg.MapType{KeyID: 1, KeyType: a, ValueID: 2, ValueType: b},
-			&iceberg.StructType{FieldList: []iceberg.NestedField{column(1, rapid.StringN(1, 9, -1).Draw(t, "name"), a), column(2, "\x00", &iceberg.ListType{ElementID: 3, Element: b})}},
+			&iceberg.StructType{FieldList: []iceberg.NestedField{column(1, name, a), column(2, "\x00", &iceberg.ListType{ElementID: 3, Element: b})}},
 		}).Draw(t, "type")
 	})
 }
