@@ -22,7 +22,7 @@ const big = 16 << 20
 func TestMinIO(t *testing.T) {
 	s := servers.StartMinIO(t)
 	s.MakeBucket(t, "lake")
-	storetest.Run(t, objstore.New(s.Config()), "s3://lake/x/", big)
+	storetest.Run(t, objstore.New(s.Config()), "s3://lake/x/", big, storetest.HiddenUploads)
 }
 
 func TestSeaweedFS(t *testing.T) {
