@@ -20,7 +20,7 @@ import (
 // it does instead.
 type Lack string
 
-// HiddenUploads: uploads are listed under their whole name only, as by MinIO, so
+// HiddenUploads means that uploads are listed under their whole name only, as by MinIO, so
 // that what a killed writer left can't be found by its prefix. Such a store drops
 // them itself after a time.
 const HiddenUploads Lack = "hidden uploads"
