@@ -59,9 +59,8 @@ func Start(t testing.TB, args ...string) *Server {
 func StartWith(t testing.TB, env []string, args ...string) *Server {
 	t.Helper()
 	s := &Server{args: args, cmd: exec.Command(Binary(t), args...), log: newLog(), done: make(chan struct{})}
-	s.cmd.Env = append(os.Environ(), env...)
+	s.cmd.Env = append(append(os.Environ(), "FIRN_CHECK_ALL_FILES=true"), env...) // the first is for schedulers
 	s.cmd.Stderr = s.log
-	s.cmd.Env = append(os.Environ(), "FIRN_CHECK_ALL_FILES=true") // for schedulers
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
