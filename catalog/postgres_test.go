@@ -119,16 +119,7 @@ func postgresURL(tb testing.TB) string {
 
 func openPostgresSet(tb testing.TB, uri, warehouse string) *Set {
 	tb.Helper()
-	s, err := Open(context.Background(), []Config{{Name: "lake", Type: "sql", URI: uri, Warehouse: warehouse}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return s
+	return openWith(tb, Config{Name: "lake", Type: "sql", URI: uri, Warehouse: warehouse})
 }
 
 // postgresHarness is a table in a fresh database, reached by Firn at the address

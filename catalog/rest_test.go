@@ -18,7 +18,13 @@ import (
 
 func openREST1(tb testing.TB, s *restServer, props map[string]string) *Set {
 	tb.Helper()
-	set, err := Open(context.Background(), []Config{{Name: "lake", Type: "rest", URI: s.URL, Warehouse: "wh", Properties: props}})
+	return openWith(tb, Config{Name: "lake", Type: "rest", URI: s.URL, Warehouse: "wh", Properties: props})
+}
+
+// openWith opens one catalog until the test's end.
+func openWith(tb testing.TB, c Config) *Set {
+	tb.Helper()
+	set, err := Open(context.Background(), []Config{c})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"context"
 	stdsql "database/sql"
 	"encoding/json"
 	"errors"
@@ -23,16 +22,7 @@ import (
 
 func openSet(tb testing.TB, dir string) *Set {
 	tb.Helper()
-	s, err := Open(context.Background(), []Config{{Name: "lake", Type: "sql", URI: "sqlite://" + dir + "/catalog.db", Warehouse: dir + "/warehouse"}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return s
+	return openWith(tb, Config{Name: "lake", Type: "sql", URI: "sqlite://" + dir + "/catalog.db", Warehouse: dir + "/warehouse"})
 }
 
 // library opens the same file as iceberg-go's catalog does for others.

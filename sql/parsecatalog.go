@@ -46,46 +46,13 @@ func (p *parser) createCatalog() (Body, error) {
 	if !p.accept("WITH") {
 		return nil, p.unexpected("WITH (type = 'rest', uri = '…', …)")
 	}
-	if c.Properties, err = p.looseProperties(); err != nil {
+	if c.Properties, err = p.properties(p.looseKey); err != nil {
 		return nil, err
 	}
 	return &c, p.end()
 }
 
-// looseProperties are properties whose keys are strings or dotted names.
-func (p *parser) looseProperties() ([]Property, error) {
-	if !p.acceptOther("(") {
-		return nil, p.unexpected("(")
-	}
-	var props []Property
-	seen := map[string]bool{}
-	for {
-		at := p.peek(0)
-		key, err := p.looseKey()
-		if err != nil {
-			return nil, err
-		}
-		if seen[key] {
-			return nil, p.src.syntax(at.start, "the property "+key+" stands twice", "")
-		}
-		seen[key] = true
-		if !p.acceptOther("=") {
-			return nil, p.unexpected("=")
-		}
-		value, err := p.str("the property's value as a string")
-		if err != nil {
-			return nil, err
-		}
-		props = append(props, Property{Key: key, Value: value})
-		if p.acceptOther(")") {
-			return props, nil
-		}
-		if !p.acceptOther(",") {
-			return nil, p.unexpected(", or )")
-		}
-	}
-}
-
+// looseKey is a property's key as a string or a dotted name.
 func (p *parser) looseKey() (string, error) {
 	if p.peek(0).kind == tokenString {
 		return p.str("a property's key")

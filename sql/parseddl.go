@@ -86,7 +86,7 @@ func (p *parser) createNamespace() (Body, error) {
 			}
 			ns.Properties = append(ns.Properties, Property{Key: "comment", Value: s})
 		case p.accept("WITH", "PROPERTIES"), p.accept("WITH", "DBPROPERTIES"), p.accept("PROPERTIES"):
-			props, err := p.properties()
+			props, err := p.properties(p.stringKey)
 			if err != nil {
 				return nil, err
 			}
@@ -259,7 +259,7 @@ func (p *parser) tableClause(ct *CreateTable) (err error) {
 	case p.accept("COMMENT"):
 		ct.Comment, err = p.str("the comment as a string")
 	case p.accept("TBLPROPERTIES"):
-		ct.Properties, err = p.properties()
+		ct.Properties, err = p.properties(p.stringKey)
 	case t.word("LOCATION"):
 		return p.refuse(t.start, "LOCATION isn't supported: the catalog chooses where its tables lie",
 			"`firn table register` adopts a table that lies elsewhere.")
@@ -338,8 +338,10 @@ func (p *parser) typeText() (text string, offset int, err error) {
 	return p.src.text[first.start:last.end], first.start, nil
 }
 
-// properties reads ('key' = 'value', …).
-func (p *parser) properties() ([]Property, error) {
+func (p *parser) stringKey() (string, error) { return p.str("a property's key as a string") }
+
+// properties reads ('key' = 'value', …), with what readKey takes for a key.
+func (p *parser) properties(readKey func() (string, error)) ([]Property, error) {
 	if !p.acceptOther("(") {
 		return nil, p.unexpected("(")
 	}
@@ -347,7 +349,7 @@ func (p *parser) properties() ([]Property, error) {
 	seen := map[string]bool{}
 	for {
 		at := p.peek(0)
-		key, err := p.str("a property's key as a string")
+		key, err := readKey()
 		if err != nil {
 			return nil, err
 		}
