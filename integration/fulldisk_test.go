@@ -19,7 +19,7 @@ import (
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", dir).CombinedOutput(); err != nil {
-		notHad(t, "small-disk", "mount -t tmpfs", fmt.Sprintf("%v: %s", err, strings.TrimSpace(string(out))))
+		process.NotHad(t, "small-disk", "mount -t tmpfs", fmt.Sprintf("%v: %s", err, strings.TrimSpace(string(out))))
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
@@ -58,19 +58,4 @@ func TestFullDisk(t *testing.T) {
 	if len(n) != 1 || n[0].N != 2 {
 		t.Errorf("after the next write the table has %v rows, want 2", n)
 	}
-}
-
-// notHad says what a test can't have here, and fails unless not-had.txt gives the
-// reason.
-func notHad(t *testing.T, name, command, problem string) {
-	t.Helper()
-	reasons, err := os.ReadFile("not-had.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	said := fmt.Sprintf("NOT HAD: %s, %s, %s", name, command, problem)
-	if strings.Contains("\n"+string(reasons), "\n"+name+":") {
-		t.Skip(said)
-	}
-	t.Fatal(said)
 }

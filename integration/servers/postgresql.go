@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/firn-project/firn/integration/process"
 )
 
 // PostgreSQL is a database server with one user, a superuser without a password,
@@ -112,7 +114,7 @@ func postgresBin(t testing.TB) string {
 		}
 	}
 	if len(found) == 0 {
-		missing(t, "postgresql", "no postgres in the path nor as "+debian+": install the system's package postgresql")
+		process.NotHad(t, "postgresql", "the system's package postgresql", "no postgres in the path nor as "+debian)
 	}
 	return filepath.Dir(slices.Max(found))
 }
