@@ -75,12 +75,12 @@ func run(t *testing.T, k int) {
 	l.work()
 	l.provoke()
 	l.repairs.Wait()
+	l.disarm()
 	requests := l.proxy.Requests()
 	l.proxy.Begin(nil)
 	l.proxy.Flush()
 	bad := l.settle()
 	left := l.swept()
-	l.disarm()
 
 	tbl, err := l.server.Table(t.Context(), "c", "t")
 	if err != nil {
@@ -125,7 +125,7 @@ func (l *lab) newUnit(name string) unit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := unit{name: name, faithful: l.mu.rng(10) > 0, twin: l.mu.rng(6) == 0}
-	u.cancel = !u.twin && (l.mu.rng(10) == 0 || l.plan.cancels && l.mu.rng(4) > 0)
+	u.cancel = !u.twin && l.mu.rng(10) == 0
 	for range 1 + l.mu.rng(50) {
 		u.rows = append(u.rows, l.mu.nextRow)
 		l.mu.nextRow++
@@ -179,11 +179,18 @@ func (l *lab) provoke() {
 		l.mu.pending = missing
 		l.mu.Unlock()
 		var more sync.WaitGroup
-		more.Go(func() { l.insert(i, l.newUnit(fmt.Sprintf("more-%d", i))) })
+		work := func() { l.insert(i, l.newUnit(fmt.Sprintf("more-%d", i))) }
+		if !l.plan.refuses {
+			more.Go(work)
+		}
 		for _, f := range missing {
 			if f.act != nil {
 				f.act(l)
 			}
+		}
+		if l.plan.refuses {
+			work() // only now, so that its refusal meets the armed process
+			l.swept()
 		}
 		more.Wait()
 	}
@@ -249,9 +256,6 @@ func (l *lab) submit(ctx context.Context, c *client.Client, u unit) (history.Tol
 		return history.Unknown, err
 	}
 	if u.cancel {
-		if l.plan.cancels {
-			pause(time.Duration(20+l.pick(150)) * time.Millisecond) // some of its files are there
-		}
 		if answer, _, err := res.Job.Cancel(ctx); err == nil && answer == client.Cancelled {
 			return history.Failed, errors.New("cancelled")
 		}

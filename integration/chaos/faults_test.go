@@ -56,7 +56,7 @@ var faults = []fault{
 	{name: "lying-200", commit: network(restcatalog.Fault{Arrives: restcatalog.Never, Status: http.StatusOK})},
 	{name: "kill-scheduler", act: func(l *lab) { l.kill("kill-scheduler", l.scheduler) }},
 	{name: "stale-load", load: &restcatalog.Fault{Stale: true}},
-	{name: "400", commit: answered(http.StatusBadRequest, restcatalog.Never)},
+	refusal,
 	{name: "400-landed", commit: answered(http.StatusBadRequest, restcatalog.Now)},
 	{name: "kill-scheduler-unsent", commit: func(l *lab) *restcatalog.Fault {
 		return &restcatalog.Fault{Arrives: restcatalog.Never, Cut: restcatalog.Reply, Before: func() { l.kill("kill-scheduler-unsent", l.scheduler) }}
@@ -90,6 +90,9 @@ func pointFault(p failpoint.Point) fault {
 	return fault{name: string(p), act: func(l *lab) { l.armPoint(p) }}
 }
 
+// refusal is the answer after which a job's files are deleted at once.
+var refusal = fault{name: "400", commit: answered(http.StatusBadRequest, restcatalog.Never)}
+
 // plan is what a run's number fixes.
 type plan struct {
 	rng         *rand.Rand
@@ -101,8 +104,9 @@ type plan struct {
 	// extra is the chance that a commit request meets some further fault of the
 	// network.
 	extra float64
-	// cancels: many units are cancelled, so that files of theirs go.
-	cancels bool
+	// refuses: every other commit request is refused, so that files of the jobs
+	// behind it go.
+	refuses bool
 }
 
 // faultRuns is how many runs have each fault once; after them each fail point of a
@@ -149,6 +153,6 @@ func (p *plan) setPoints(points ...failpoint.Point) {
 	p.required = nil
 	for _, at := range points {
 		p.required = append(p.required, pointFault(at))
-		p.cancels = p.cancels || at == failpoint.BeforeDeleting || at == failpoint.AfterDeleting || at == failpoint.AfterDelete
+		p.refuses = p.refuses || at == failpoint.BeforeDeleting || at == failpoint.AfterDeleting || at == failpoint.AfterDelete
 	}
 }

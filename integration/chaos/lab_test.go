@@ -159,6 +159,9 @@ func (l *lab) schedule(c restcatalog.Class, n int) *restcatalog.Fault {
 			l.mu.pending = append(l.mu.pending[:i:i], l.mu.pending[i+1:]...)
 			return l.arm(f)
 		}
+		if l.plan.refuses {
+			return l.arm(refusal)
+		}
 		return nil
 	}
 	if float64(l.mu.rng(1000)) < 1000*l.plan.extra {
@@ -230,7 +233,7 @@ func (l *lab) armPoint(at failpoint.Point) {
 	defer p.mu.Unlock()
 	p.s.Kill()
 	n := 1
-	if !l.plan.cancels {
+	if !l.plan.refuses {
 		n += l.pick(3)
 	}
 	armed := p.s.Again(l.t, fmt.Sprintf("FIRN_FAILPOINT=%s:%d", at, n), "FIRN_FAILPOINT_MARK="+mark)
@@ -249,21 +252,23 @@ func (l *lab) armPoint(at failpoint.Point) {
 	})
 }
 
-// disarm ends the processes that still have a fail point ahead, and waits for those
-// that wait for them.
+// disarm starts the processes again that may have a fail point ahead, such that
+// they have none.
 func (l *lab) disarm() {
-	for _, p := range append([]*proc{l.scheduler}, l.executors...) {
-		p.mu.Lock()
-		p.settled = true
-		p.mu.Unlock()
-	}
 	if l.mu.armed == 0 {
 		return
 	}
-	for _, p := range append([]*proc{l.scheduler}, l.executors...) {
+	all := append([]*proc{l.scheduler}, l.executors...)
+	for _, p := range all {
+		p.mu.Lock()
+		p.settled = true
 		p.s.Kill()
+		p.mu.Unlock()
 	}
 	l.armed.Wait()
+	for _, p := range all {
+		p.s = p.s.Again(l.t)
+	}
 }
 
 // signal sends a process a signal that ends it, and has it started again after.
