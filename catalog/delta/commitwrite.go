@@ -223,7 +223,7 @@ func (l *Log) replaceHint(ctx context.Context, h lastCheckpoint, data []byte) er
 	if err := l.store.Delete(ctx, l.uri(hintName)); err != nil {
 		return err
 	}
-	if err := l.store.PutIfAbsent(ctx, l.uri(hintName), data); err != nil && !errors.Is(err, objstore.ErrExists) {
+	if err := objstore.WriteFile(ctx, l.store, l.uri(hintName), data); err != nil && !errors.Is(err, objstore.ErrExists) {
 		return err
 	}
 	return nil

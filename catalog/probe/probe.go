@@ -275,7 +275,7 @@ func (p *prober) snapshot(ctx context.Context, t try) (*table.Snapshot, error) {
 		return nil, err
 	}
 	path := p.file(t.base.meta, fmt.Sprintf("snap-%d-%d-probe.avro", id, len(p.files)))
-	if err := p.Store.PutIfAbsent(ctx, path, list.Bytes()); err != nil {
+	if err := objstore.WriteFile(ctx, p.Store, path, list.Bytes()); err != nil {
 		return nil, fmt.Errorf("write a manifest list: %w", err)
 	}
 	// Never behind what the table shows: that would be refused for another

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -145,38 +146,87 @@ func TestS3GivesUp(t *testing.T) {
 	}
 }
 
-// A write that decides who wins is sent once, and what became of it is read.
+// A write that decides who wins is sent once whatever comes of it, and what became
+// of it is read: it stands there, or nobody knows.
 func TestS3PutIfAbsentIsSentOnce(t *testing.T) {
+	const uri = "s3://lake/log/1.json"
 	for _, c := range []struct {
-		fault storetest.Fault
-		want  error
-		puts  int
+		fault  storetest.Fault
+		want   error
+		landed bool
 	}{
-		// It was turned away untouched, and may be sent again.
-		{storetest.Busy, nil, 2},
-		{storetest.Lost, nil, 1},
-		{storetest.Answer500, nil, 1},
-		{storetest.Broken, objstore.ErrUncertain, 1},
-		{storetest.Reset, objstore.ErrUncertain, 1},
-		{storetest.LostLate, objstore.ErrUncertain, 1},
+		{storetest.Lost, nil, true},
+		{storetest.Answer500, nil, true},
+		{storetest.AnswerBusy, nil, true},
+		{storetest.Busy, objstore.ErrUncertain, false},
+		{storetest.Clash, objstore.ErrUncertain, false},
+		{storetest.Broken, objstore.ErrUncertain, false},
+		{storetest.Reset, objstore.ErrUncertain, false},
+		{storetest.Silent, objstore.ErrUncertain, false},
+		{storetest.LostLate, objstore.ErrUncertain, true},
 	} {
 		t.Run(string(c.fault), func(t *testing.T) {
-			p, s, direct := newFaulty(t)
-			p.Begin(on(storetest.Put, 1, c.fault))
-			err := s.PutIfAbsent(t.Context(), "s3://lake/log/1.json", []byte("ours"))
+			stall := time.Minute
+			if c.fault == storetest.Silent {
+				stall = 200 * time.Millisecond
+			}
+			p, s, direct := newStalling(t, stall)
+			p.Begin(on(storetest.Put, 1000, c.fault))
+			err := s.PutIfAbsent(t.Context(), uri, []byte("ours"))
 			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 				t.Errorf("error %v, want %v", err, c.want)
 			}
-			if n := p.Requests()[storetest.Put]; n != c.puts {
-				t.Errorf("%d PUTs, want %d", n, c.puts)
+			if n := p.Requests()[storetest.Put]; n != 1 {
+				t.Errorf("%d PUTs", n)
 			}
 			p.Release()
 			// Now there's an answer to who holds the name.
-			landed := c.want == nil || c.fault == storetest.LostLate
-			if _, err := direct.Stat(t.Context(), "s3://lake/log/1.json"); (err == nil) != landed {
+			if _, err := direct.Stat(t.Context(), uri); (err == nil) != c.landed {
 				t.Errorf("afterwards: %v", err)
 			}
 		})
+	}
+}
+
+// A redirect isn't followed: the write would be sent twice, or end as a read that
+// succeeds.
+func TestS3FollowsNoRedirect(t *testing.T) {
+	p, s, _ := newFaulty(t)
+	for _, op := range []storetest.Op{storetest.Put, storetest.Get, storetest.Delete} {
+		p.Begin(on(op, 1000, storetest.Redirect))
+		var err error
+		switch op {
+		case storetest.Put:
+			err = s.PutIfAbsent(t.Context(), "s3://lake/1.json", []byte("ours"))
+		case storetest.Get:
+			if err := objstore.WriteFile(t.Context(), s, "s3://lake/x", []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			var o objstore.Object
+			if o, err = s.Open(t.Context(), "s3://lake/x"); err == nil {
+				_, err = o.ReadAt(make([]byte, 1), 0)
+			}
+		default:
+			err = s.Delete(t.Context(), "s3://lake/x")
+		}
+		if err == nil || errors.Is(err, objstore.ErrUncertain) {
+			t.Errorf("%s: error %v", op, err)
+		}
+		if n := p.Requests(); n[op] != 1 || n[storetest.List] != 0 {
+			t.Errorf("%s: requests %v", op, n)
+		}
+	}
+}
+
+// Where there's nobody to send it to, the write is an error without doubt.
+func TestS3PutIfAbsentNeverSent(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	s, closeIdle := objstore.NewTuned(objstore.Config{Endpoint: gone.URL}, time.Minute, 5)
+	t.Cleanup(closeIdle)
+	err := s.PutIfAbsent(t.Context(), "s3://lake/1.json", []byte("ours"))
+	if err == nil || errors.Is(err, objstore.ErrUncertain) || commit.CodeOf(err) != commit.CodeStorage {
+		t.Errorf("error %v", err)
 	}
 }
 

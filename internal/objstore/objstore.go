@@ -33,9 +33,11 @@ type Store interface {
 	// Commit then fails with ErrExists and the old one stays.
 	Create(ctx context.Context, uri string) (Writer, error)
 	// PutIfAbsent writes a small object in one step, durably, or fails with
-	// ErrExists. It may decide who wins a name: a request whose reply was lost
-	// isn't sent again but looked for, and if nothing is there the error is
-	// ErrUncertain. After any other error nothing was written.
+	// ErrExists. It may decide who wins a name, as a commit in a log: the request
+	// is sent once, whatever comes of it, by no layer again and after no redirect.
+	// A reply that was lost or leaves its fate open (a timeout, 5xx, throttling)
+	// is looked for, and if nothing is there the error is ErrUncertain. After any
+	// other error nothing was written. WriteFile is for files that decide nothing.
 	PutIfAbsent(ctx context.Context, uri string, data []byte) error
 	// Stat gives the size in bytes.
 	Stat(ctx context.Context, uri string) (int64, error)

@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,7 +26,8 @@ func (r *numbered) Expired(id string) {
 }
 
 // TestExpiredKeysAreRenewed: a store that says that keys have ended is asked again
-// with others, for reads and for a conditional write alike.
+// with others, for reads and for data files alike; a write that decides who wins is
+// sent once.
 func TestExpiredKeysAreRenewed(t *testing.T) {
 	var puts atomic.Int32
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +47,7 @@ func TestExpiredKeysAreRenewed(t *testing.T) {
 	defer CloseIdleConnections()
 	keys := &numbered{}
 	s := New(Config{Endpoint: srv.URL, Renewer: keys})
-	if err := s.PutIfAbsent(t.Context(), "s3://b/k", []byte("x")); err != nil || puts.Load() != 1 {
+	if err := WriteFile(t.Context(), s, "s3://b/k", []byte("x")); err != nil || puts.Load() != 1 {
 		t.Errorf("%d writes: %v", puts.Load(), err)
 	}
 	for _, err := range s.List(t.Context(), "s3://b/") {
@@ -55,5 +57,10 @@ func TestExpiredKeysAreRenewed(t *testing.T) {
 	}
 	if n := keys.n.Load(); n != 2 {
 		t.Errorf("%d keys expired, want 2", n)
+	}
+	keys.n.Store(0)
+	err := s.PutIfAbsent(t.Context(), "s3://b/k", []byte("x"))
+	if !errors.Is(err, ErrPermission) || errors.Is(err, ErrUncertain) || puts.Load() != 1 || keys.n.Load() != 1 {
+		t.Errorf("PutIfAbsent with keys that have ended: %d writes, %d keys expired: %v", puts.Load()-1, keys.n.Load(), err)
 	}
 }

@@ -43,6 +43,9 @@ func classify(err error) class {
 	if errors.Is(err, context.Canceled) {
 		return final
 	}
+	if unsent(err) {
+		return throttled
+	}
 	if ae, ok := errors.AsType[smithy.APIError](err); ok && refusals[ae.ErrorCode()] {
 		return throttled
 	}
@@ -52,13 +55,10 @@ func classify(err error) class {
 			return throttled
 		case status == http.StatusRequestTimeout, status >= http.StatusInternalServerError && status != http.StatusNotImplemented && status != http.StatusInsufficientStorage:
 			return unclear
-		case status >= http.StatusBadRequest:
+		case status >= http.StatusMultipleChoices:
 			return final
 		}
 		return unclear // a reply that broke off
-	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return throttled // nothing was sent
 	}
 	if _, ok := errors.AsType[net.Error](err); ok || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return unclear
@@ -67,6 +67,12 @@ func classify(err error) class {
 		return unclear
 	}
 	return final
+}
+
+// unsent says that there was no connection to send a request on.
+func unsent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // retryer is the SDK's for requests that may be repeated: reads, parts of uploads,

@@ -48,7 +48,9 @@ func (b broken) List(context.Context, string) iter.Seq2[Info, error] {
 func (b broken) Unwrap() error { return b.error }
 
 func newS3Store(c Config, t *tuning) Store {
-	client := &http.Client{Transport: t.transport}
+	// A redirect repeats a request, and makes a read of some writes.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	client := &http.Client{Transport: t.transport, CheckRedirect: stay}
 	region, provider, err := c.credentials(client)
 	if err != nil {
 		return broken{err}

@@ -23,9 +23,9 @@ func checksum(b []byte) *string {
 	return aws.String(base64.StdEncoding.EncodeToString(sum))
 }
 
-// put writes an object with one PUT. Whether it may be sent again after a failure
-// that leaves its fate open is repeat: it may for a data file, whose name nobody
-// else uses, and never for a write that decides who wins.
+// put writes an object with one PUT. Whether it may be sent again is repeat: it may
+// for a data file, whose name nobody else uses, and never for a write that decides
+// who wins.
 func (s *s3Store) put(ctx context.Context, uri, bucket, key string, data []byte, repeat bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -66,10 +66,11 @@ func (w *conditional) run(ctx context.Context, send func() error) error {
 //
 //   - Refused since something stands there: if that has our write's name, an
 //     earlier copy of ours made it, and the write has succeeded.
-//   - Turned away untouched (throttled, or never sent): again.
-//   - Anything else may have taken effect. If it has, it has succeeded. If nothing
-//     stands there it may still arrive: ErrUncertain, or again if the write is
-//     one that may be repeated.
+//   - Turned away untouched (throttled, keys that ended, or never sent): again, if
+//     the write may be repeated. The last two are errors without doubt.
+//   - Anything else may have taken effect, also what a store or something before it
+//     says it turned away. If it has, it has succeeded. If nothing stands there it
+//     may still arrive: ErrUncertain, or again if the write may be repeated.
 func (w *conditional) settle(ctx context.Context, sent error) (again bool, err error) {
 	if sent == nil {
 		return false, nil
@@ -83,8 +84,9 @@ func (w *conditional) settle(ctx context.Context, sent error) (again bool, err e
 	gone := w.repeat && errors.Is(err, ErrNotFound)
 	switch {
 	case errors.Is(err, ErrExists) || c == unclear || gone:
-	case c == throttled:
+	case c == throttled && w.repeat:
 		return true, err
+	case c == throttled && !unsent(sent) && !errors.Is(err, ErrPermission):
 	default:
 		return false, err
 	}

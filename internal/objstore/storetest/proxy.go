@@ -51,6 +51,14 @@ const (
 	// without S3's words.
 	Busy   Fault = "busy"
 	Broken Fault = "broken"
+	// Clash: the store isn't asked; the reply is S3's to one of two conditional
+	// writes that met.
+	Clash Fault = "clash"
+	// Redirect: the store isn't asked; the reply sends the client to what it can
+	// read, the bucket's listing.
+	Redirect Fault = "redirect"
+	// Silent: the store isn't asked, and no reply ever comes.
+	Silent Fault = "silent"
 	// Reset: the store isn't asked, and the connection is reset.
 	Reset Fault = "reset"
 	// Lost: the request takes effect, and the connection is reset without a reply.
@@ -58,8 +66,10 @@ const (
 	// LostLate: as Lost, but the connection is reset first and the request
 	// reaches the store when Proxy.Release is called.
 	LostLate Fault = "lost late"
-	// Answer500: the request takes effect, and the reply is a bare 500.
-	Answer500 Fault = "answer 500"
+	// Answer500 and AnswerBusy: the request takes effect, and the reply is a bare
+	// 500, or that of Busy.
+	Answer500  Fault = "answer 500"
+	AnswerBusy Fault = "answer busy"
 	// Cut and ResetBody: the connection is closed, or reset, in the middle of the
 	// reply's body. A reset takes with it what the client hasn't read yet.
 	Cut       Fault = "cut"
@@ -211,9 +221,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	op, fault, release := p.choose(r)
 	switch fault {
 	case Busy:
+		refuse(w, r, http.StatusServiceUnavailable, "SlowDown")
+	case Clash:
+		refuse(w, r, http.StatusConflict, "ConditionalRequestConflict")
+	case Redirect:
+		bucket, _, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
+		w.Header().Set("Location", "/"+bucket)
+		refuse(w, r, http.StatusFound, "Redirect")
+	case Silent:
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, `<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>`)
+		select {
+		case <-r.Context().Done():
+		case <-p.done:
+		}
+		panic(http.ErrAbortHandler)
 	case Broken:
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusInternalServerError)
@@ -225,12 +246,22 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case Answer500:
 		p.forward.ServeHTTP(httptest.NewRecorder(), r)
 		w.WriteHeader(http.StatusInternalServerError)
+	case AnswerBusy:
+		p.forward.ServeHTTP(httptest.NewRecorder(), r)
+		refuse(w, r, http.StatusServiceUnavailable, "SlowDown")
 	case LostLate:
 		p.later(r, release)
 		reset(r)
 	default:
 		p.forward.ServeHTTP(&counter{ResponseWriter: w, proxy: p, request: r, op: op, fault: fault}, r)
 	}
+}
+
+// refuse answers with an error as S3 words it.
+func refuse(w http.ResponseWriter, r *http.Request, status int, code string) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, "<Error><Code>"+code+"</Code><Message>Please reduce your request rate.</Message></Error>")
 }
 
 // later sends a copy of the request when it's released.
