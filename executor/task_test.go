@@ -219,8 +219,8 @@ func TestFailuresLeaveNothingAndSayWhy(t *testing.T) {
 	if st := h.wait(t, "a-good"); st.GetState() != "succeeded" {
 		t.Errorf("afterwards: %v", st)
 	}
-	if left := files(t, filepath.Join(h.dir, "shuffle")); len(left) != 1 || !strings.Contains(left[0], "a-good") {
-		t.Errorf("shuffle files left: %v", left)
+	if left := files(t, filepath.Join(h.dir, "shuffle")); len(left) > 0 {
+		t.Errorf("shuffle files left: %v", left) // a-good's are small
 	}
 }
 

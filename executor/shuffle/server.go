@@ -127,7 +127,7 @@ func (s *Server) DoPut(stream flight.FlightService_DoPutServer) (err error) {
 		return err
 	}
 	a := attemptOf(t)
-	if s.store.has(a) {
+	if s.store.get(a) != nil {
 		return wire.ToStatus(&commit.Error{
 			Code: commit.CodeUploadExists, Op: "upload rows to", Object: a.Job,
 			Cause: errors.New("its rows are here already"),

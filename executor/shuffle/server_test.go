@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -114,9 +113,6 @@ func TestUpload(t *testing.T) {
 	if err != nil || res.Rows != 40 || res.Bytes == 0 {
 		t.Fatalf("got %+v, %v", res, err)
 	}
-	if _, err := os.Stat(filepath.Join(e.dir, "shuffle/u-1/0.0.up/0.arrow")); err != nil {
-		t.Error(err)
-	}
 	loc := plan.ShuffleLocation{
 		Job: "u-1", Attempt: "up", Executor: "e-1", Address: e.addr,
 		Ticket: e.ticket(func(k *firnpb.Ticket) { upload(k); k.Purpose = wire.PurposeRead }),
@@ -150,7 +146,7 @@ func TestBrokenUploadLeavesNothing(t *testing.T) {
 	}
 	w := flight.NewRecordWriter(stream, ipc.WithSchema(schema))
 	w.SetFlightDescriptor(&flight.FlightDescriptor{Type: flight.DescriptorCMD, Cmd: e.ticket(func(k *firnpb.Ticket) { k.Purpose = wire.PurposeUpload })})
-	if err := w.Write(batch(t, 0, 10)); err != nil {
+	if err := w.Write(batch(t, 0, 3000)); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
@@ -159,9 +155,13 @@ func TestBrokenUploadLeavesNothing(t *testing.T) {
 	}
 	// Stop waits for the call to end.
 	e.grpc.GracefulStop()
-	left, err := filepath.Glob(filepath.Join(e.dir, "shuffle/*/*/*/*"))
+	left, err := filepath.Glob(filepath.Join(e.dir, "shuffle/*/*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+	// Nor in memory: the ticket is good for another upload.
+	if _, err := e.store.NewWriter(attempt, schema, shuffle.WriterOptions{}); err != nil {
+		t.Error(err)
 	}
 }
 

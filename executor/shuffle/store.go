@@ -1,6 +1,7 @@
 package shuffle
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -16,16 +17,43 @@ import (
 	"github.com/firn-project/firn/commit"
 )
 
-// Store is the directory that holds an executor's shuffle files. It is safe for
-// concurrent use.
-type Store struct{ root string }
+// keptBytes bounds the small outputs that a store keeps in memory.
+const keptBytes = 16 << 20
 
-// NewStore uses dir/shuffle, which is made when something is written.
-func NewStore(dir string) *Store { return &Store{root: filepath.Join(dir, "shuffle")} }
+// Store holds the shuffle output of an executor's attempts: in files of its
+// directory, and what is small in memory. It is safe for concurrent use.
+type Store struct {
+	root string
+
+	mu sync.Mutex
+	// jobs are the attempts that are written or complete, by job.
+	jobs map[string]map[Attempt]*stored
+	// kept is the bytes that are in memory.
+	kept int64
+}
+
+// stored is the output of one attempt. It doesn't change any more once it is
+// complete.
+type stored struct {
+	complete bool
+	// memory has the outputs that are kept in memory, bytes their sum. The others
+	// are files.
+	memory map[int][]byte
+	bytes  int64
+}
+
+// NewStore uses dir/shuffle, which is made when something is written. What is
+// there of an earlier store isn't seen: see Clear.
+func NewStore(dir string) *Store {
+	return &Store{root: filepath.Join(dir, "shuffle"), jobs: map[string]map[Attempt]*stored{}}
+}
 
 // Clear removes everything: what an earlier incarnation of the executor left
 // behind is of no use, as the scheduler has counted it as lost.
 func (s *Store) Clear() error {
+	s.mu.Lock()
+	s.jobs, s.kept = map[string]map[Attempt]*stored{}, 0
+	s.mu.Unlock()
 	if err := os.RemoveAll(s.root); err != nil {
 		return diskError("remove", s.root, err)
 	}
@@ -66,18 +94,72 @@ func (a Attempt) String() string {
 
 func (s *Store) jobDir(job string) string { return filepath.Join(s.root, job) }
 
-// stagePrefix begins the names of the directories of a stage's attempts.
-func stagePrefix(stage int) string { return strconv.Itoa(stage) + "." }
-
 // dirs gives the attempt's directory, and the hidden one that it is written
 // under. Both lie in the job's: making and removing a directory for each stage and
-// task would take longer than writing a file manifest.
+// task would take longer than writing a file.
 func (s *Store) dirs(a Attempt) (final, hidden string) {
-	name := stagePrefix(a.Stage) + strconv.Itoa(a.Task) + "." + a.ID
+	name := strconv.Itoa(a.Stage) + "." + strconv.Itoa(a.Task) + "." + a.ID
 	return filepath.Join(s.jobDir(a.Job), name), filepath.Join(s.jobDir(a.Job), "."+name)
 }
 
 func outputName(output int) string { return strconv.Itoa(output) + ".arrow" }
+
+// begin takes note of an attempt that is about to be written. It must be new: two
+// writers of one attempt would mix.
+func (s *Store) begin(a Attempt) (*stored, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jobs[a.Job][a] != nil {
+		return nil, diskError("create", s.jobDir(a.Job), fmt.Errorf("%s: %w", a, fs.ErrExist))
+	}
+	if s.jobs[a.Job] == nil {
+		s.jobs[a.Job] = map[Attempt]*stored{}
+	}
+	st := &stored{memory: map[int][]byte{}}
+	s.jobs[a.Job][a] = st
+	return st, nil
+}
+
+// keep says whether there is room in memory for an output of an attempt that is
+// written, and takes it.
+func (s *Store) keep(st *stored, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept+n > keptBytes {
+		return false
+	}
+	s.kept += n
+	st.bytes += n
+	return true
+}
+
+// end makes an attempt's output readable, or forgets it. An attempt that was
+// freed while it was written stays away.
+func (s *Store) end(a Attempt, st *stored, complete bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	freed := s.jobs[a.Job][a] != st
+	if complete && !freed {
+		st.complete = true
+		return nil
+	}
+	s.kept -= st.bytes
+	if !freed {
+		s.forget(a)
+	}
+	if complete {
+		return diskError("create", s.jobDir(a.Job), fmt.Errorf("%s was freed: %w", a, fs.ErrNotExist))
+	}
+	return nil
+}
+
+// forget drops an attempt. The caller holds the lock.
+func (s *Store) forget(a Attempt) {
+	delete(s.jobs[a.Job], a)
+	if len(s.jobs[a.Job]) == 0 {
+		delete(s.jobs, a.Job)
+	}
+}
 
 // Free removes the shuffle data of some stages of a job, or of all of it when
 // none is named. What is being read stays readable until it is closed. An
@@ -86,13 +168,25 @@ func (s *Store) Free(job string, stages ...int) error {
 	if !validPart(job) {
 		return fmt.Errorf("free shuffle data: %q isn't a job's id", job)
 	}
-	dirs := []string{s.jobDir(job)}
-	if len(stages) > 0 {
-		var err error
-		if dirs, err = s.stageDirs(job, stages); err != nil {
-			return err
-		}
+	var dirs []string
+	if len(stages) == 0 {
+		dirs = []string{s.jobDir(job)}
 	}
+	s.mu.Lock()
+	for a, st := range s.jobs[job] {
+		if len(stages) > 0 {
+			if !slices.Contains(stages, a.Stage) {
+				continue
+			}
+			final, hidden := s.dirs(a)
+			dirs = append(dirs, final, hidden)
+		}
+		if st.complete {
+			s.kept -= st.bytes
+		}
+		s.forget(a)
+	}
+	s.mu.Unlock()
 	var errs []error
 	for _, dir := range dirs {
 		if err := removeAll(dir); err != nil {
@@ -100,26 +194,6 @@ func (s *Store) Free(job string, stages ...int) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// stageDirs lists the directories of what is there of some stages of a job, also
-// of attempts that are still written.
-func (s *Store) stageDirs(job string, stages []int) ([]string, error) {
-	all, err := os.ReadDir(s.jobDir(job))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, diskError("list", s.jobDir(job), err)
-	}
-	var dirs []string
-	for _, d := range all {
-		name := strings.TrimPrefix(d.Name(), ".")
-		if slices.ContainsFunc(stages, func(n int) bool { return strings.HasPrefix(name, stagePrefix(n)) }) {
-			dirs = append(dirs, filepath.Join(s.jobDir(job), d.Name()))
-		}
-	}
-	return dirs, nil
 }
 
 // removeAll also copes with an attempt that is just making its directory.
@@ -133,47 +207,60 @@ func removeAll(dir string) error {
 	return err
 }
 
-// has says whether the attempt's output was committed.
-func (s *Store) has(a Attempt) bool {
-	final, _ := s.dirs(a)
-	_, err := os.Stat(final)
-	return err == nil
+// get gives the attempt's output, nil unless it was committed.
+func (s *Store) get(a Attempt) *stored {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.jobs[a.Job][a]; st != nil && st.complete {
+		return st
+	}
+	return nil
 }
 
 // file is an open output. It reads batches in any order.
 type file struct {
-	f *os.File
+	name  string
+	close func() error
 	*ipc.FileReader
 }
 
 // open opens one output of an attempt. The error is fs.ErrNotExist when it isn't
 // there.
 func (s *Store) open(a Attempt, output int) (*file, error) {
-	if !a.valid() || output < 0 {
+	st := s.get(a)
+	if st == nil || output < 0 {
 		return nil, fmt.Errorf("%s output %d: %w", a, output, fs.ErrNotExist)
 	}
 	final, _ := s.dirs(a)
-	f, err := os.Open(filepath.Join(final, outputName(output)))
-	if err != nil {
-		return nil, err
+	name := filepath.Join(final, outputName(output))
+	var src ipc.ReadAtSeeker
+	closing := func() error { return nil }
+	if raw, ok := st.memory[output]; ok {
+		src = bytes.NewReader(raw)
+	} else {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		src, closing = f, f.Close
 	}
-	r, err := ipc.NewFileReader(f)
+	r, err := ipc.NewFileReader(src)
 	if err != nil {
-		return nil, errors.Join(diskError("read", f.Name(), err), f.Close())
+		return nil, errors.Join(diskError("read", name, err), closing())
 	}
-	return &file{f: f, FileReader: r}, nil
+	return &file{name: name, close: closing, FileReader: r}, nil
 }
 
 func (f *file) batch(i int) (arrow.RecordBatch, error) {
 	b, err := f.RecordBatchAt(i)
 	if err != nil {
-		return nil, diskError("read", f.f.Name(), err)
+		return nil, diskError("read", f.name, err)
 	}
 	return b, nil
 }
 
 // Close closes the file.
-func (f *file) Close() error { return errors.Join(f.FileReader.Close(), f.f.Close()) }
+func (f *file) Close() error { return errors.Join(f.FileReader.Close(), f.close()) }
 
 // diskError makes an error of the file system one for a person. A full disk has
 // a code of its own.

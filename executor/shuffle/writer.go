@@ -2,9 +2,11 @@ package shuffle
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -36,12 +38,17 @@ type Output struct{ Rows, Bytes int64 }
 // Exactly one of Commit and Abort must be called; Abort after either has no
 // effect.
 type Writer struct {
-	schema        *arrow.Schema
-	opts          WriterOptions
-	outs          []*output
-	pending       int64
-	final, hidden string
-	done          bool
+	store   *Store
+	attempt Attempt
+	stored  *stored
+	schema  *arrow.Schema
+	opts    WriterOptions
+	outs    []*output
+	pending int64
+	// made says that the hidden directory was made, for the first output that
+	// isn't small.
+	made bool
+	done bool
 }
 
 // NewWriter begins the output of an attempt.
@@ -58,17 +65,13 @@ func (s *Store) NewWriter(a Attempt, schema *arrow.Schema, opts WriterOptions) (
 	if opts.Memory == 0 {
 		opts.Memory = 32 << 20
 	}
-	w := &Writer{schema: schema, opts: opts, outs: make([]*output, opts.Outputs)}
-	w.final, w.hidden = s.dirs(a)
-	if err := os.MkdirAll(filepath.Dir(w.hidden), 0o700); err != nil {
-		return nil, diskError("create", w.hidden, err)
+	st, err := s.begin(a)
+	if err != nil {
+		return nil, err
 	}
-	// The directory must be new: two writers of one attempt would mix.
-	if err := os.Mkdir(w.hidden, 0o700); err != nil {
-		return nil, diskError("create", w.hidden, err)
-	}
+	w := &Writer{store: s, attempt: a, stored: st, schema: schema, opts: opts, outs: make([]*output, opts.Outputs)}
 	for i := range w.outs {
-		w.outs[i] = &output{path: filepath.Join(w.hidden, outputName(i)), compress: opts.Compress}
+		w.outs[i] = &output{w: w, n: i}
 	}
 	return w, nil
 }
@@ -153,11 +156,11 @@ func (w *Writer) flush(o *output) error {
 		return err
 	}
 	defer b.Release()
-	return split(b, size, func(s arrow.RecordBatch) error { return o.write(w.schema, s) })
+	return split(b, size, o.write)
 }
 
-// Commit writes the rest and makes all outputs readable at once. Every output
-// has a file, also without rows. After an error nothing is left behind.
+// Commit writes the rest and makes all outputs readable at once, also those
+// without rows. After an error nothing is left behind.
 func (w *Writer) Commit(ctx context.Context) ([]Output, error) {
 	if w.done {
 		return nil, errors.New("shuffle output is committed or aborted already")
@@ -171,15 +174,22 @@ func (w *Writer) Commit(ctx context.Context) ([]Output, error) {
 		if err := w.flush(o); err != nil {
 			return nil, err
 		}
-		if err := o.finish(w.schema); err != nil {
+		if err := o.finish(); err != nil {
 			return nil, err
 		}
 		out[i] = Output{Rows: o.rows, Bytes: o.written}
 	}
-	if err := os.Rename(w.hidden, w.final); err != nil {
-		return nil, diskError("rename", w.final, err)
+	final, hidden := w.store.dirs(w.attempt)
+	if w.made {
+		if err := os.Rename(hidden, final); err != nil {
+			return nil, diskError("rename", final, err)
+		}
 	}
 	w.done = true
+	if err := w.store.end(w.attempt, w.stored, true); err != nil {
+		_ = os.RemoveAll(final)
+		return nil, err
+	}
 	return out, nil
 }
 
@@ -191,29 +201,56 @@ func (w *Writer) Abort() {
 	w.done = true
 	for _, o := range w.outs {
 		o.release()
-		o.close()
+		_ = o.close() // it is about to be removed
 	}
-	// What can't be removed goes when the executor starts again.
-	_ = os.RemoveAll(w.hidden)
+	if w.made {
+		// What can't be removed goes when the executor starts again.
+		_, hidden := w.store.dirs(w.attempt)
+		_ = os.RemoveAll(hidden)
+	}
+	_ = w.store.end(w.attempt, w.stored, false)
 }
 
-// buffers are those of files that aren't written any more, until the next
+// create makes the file of an output, and before the first one the directory.
+func (w *Writer) create(output int) (*os.File, error) {
+	_, hidden := w.store.dirs(w.attempt)
+	if !w.made {
+		if err := os.MkdirAll(hidden, 0o700); err != nil {
+			return nil, diskError("create", hidden, err)
+		}
+		w.made = true
+	}
+	path := filepath.Join(hidden, outputName(output))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, diskError("create", path, err)
+	}
+	return f, nil
+}
+
+// smallOutput is the size up to which an output may stay in memory.
+const smallOutput = 64 << 10
+
+// buffers are those of outputs that aren't written any more, until the next
 // collection of garbage. Most outputs are small: a file manifest has some
 // kilobytes.
-var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 64<<10) }}
+var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, smallOutput) }}
 
-// output is one output partition while it is written.
+// output is one output partition while it is written: into the buffer, and what
+// overflows from there into a file.
 type output struct {
-	path     string
-	compress bool
+	w *Writer
+	n int
 	// batches wait to be written, pending bytes of them.
 	batches []arrow.RecordBatch
 	pending int64
 
-	f             *os.File
 	buf           *bufio.Writer
 	ipc           *ipc.FileWriter
 	rows, written int64
+	// to is the file, or at last memory if nothing has overflowed.
+	to   io.Writer
+	file *os.File
 }
 
 func (o *output) release() {
@@ -230,60 +267,79 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (o *output) open(schema *arrow.Schema) error {
-	if o.f != nil {
-		return nil
+// overflow takes what the buffer of an output doesn't hold any more.
+type overflow struct{ o *output }
+
+func (t overflow) Write(p []byte) (n int, err error) {
+	if t.o.to == nil {
+		if t.o.file, err = t.o.w.create(t.o.n); err != nil {
+			return 0, err
+		}
+		t.o.to = t.o.file
 	}
-	f, err := os.OpenFile(o.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return diskError("create", o.path, err)
+	if n, err = t.o.to.Write(p); err != nil {
+		err = diskError("write", t.o.file.Name(), err)
 	}
-	opts := []ipc.Option{ipc.WithSchema(schema)}
-	if o.compress {
-		opts = append(opts, ipc.WithLZ4())
-	}
-	o.f, o.buf = f, buffers.Get().(*bufio.Writer)
-	o.buf.Reset(f)
-	if o.ipc, err = ipc.NewFileWriter(o, opts...); err != nil {
-		return diskError("write", o.path, err)
-	}
-	return nil
+	return n, err
 }
 
-func (o *output) write(schema *arrow.Schema, b arrow.RecordBatch) error {
-	if err := o.open(schema); err != nil {
+func (o *output) open() (err error) {
+	if o.buf != nil {
+		return nil
+	}
+	opts := []ipc.Option{ipc.WithSchema(o.w.schema)}
+	if o.w.opts.Compress {
+		opts = append(opts, ipc.WithLZ4())
+	}
+	o.buf = buffers.Get().(*bufio.Writer)
+	o.buf.Reset(overflow{o})
+	o.ipc, err = ipc.NewFileWriter(o, opts...)
+	return err
+}
+
+func (o *output) write(b arrow.RecordBatch) error {
+	if err := o.open(); err != nil {
 		return err
 	}
 	if err := o.ipc.Write(b); err != nil {
-		return diskError("write", o.path, err)
+		return err
 	}
 	o.rows += b.NumRows()
 	return nil
 }
 
-func (o *output) finish(schema *arrow.Schema) error {
-	if err := o.open(schema); err != nil {
+// finish ends the output. One that its buffer holds stays in memory if there is
+// room.
+func (o *output) finish() error {
+	if err := o.open(); err != nil {
 		return err
 	}
-	err := errors.Join(o.ipc.Close(), o.buf.Flush(), o.f.Close())
-	o.done()
-	if err != nil {
-		return diskError("write", o.path, err)
+	if err := o.ipc.Close(); err != nil {
+		return errors.Join(err, o.close())
 	}
-	return nil
+	if o.file == nil && o.w.store.keep(o.w.stored, o.written) {
+		kept := bytes.NewBuffer(make([]byte, 0, o.written))
+		o.to = kept
+		err := o.buf.Flush()
+		o.w.stored.memory[o.n] = kept.Bytes()
+		return errors.Join(err, o.close())
+	}
+	return errors.Join(o.buf.Flush(), o.close())
 }
 
-// close gives the file up.
-func (o *output) close() {
-	if o.f != nil {
-		_ = o.f.Close() // it is about to be removed
-		o.done()
+// close closes the file and gives the buffer back.
+func (o *output) close() error {
+	if o.buf == nil {
+		return nil
 	}
-}
-
-// done gives the buffer back. The file is closed.
-func (o *output) done() {
 	o.buf.Reset(nil)
 	buffers.Put(o.buf)
-	o.f, o.buf = nil, nil
+	o.buf = nil
+	if o.file == nil {
+		return nil
+	}
+	if err := o.file.Close(); err != nil {
+		return diskError("close", o.file.Name(), err)
+	}
+	return nil
 }
