@@ -282,7 +282,7 @@ func (s *Scheduler) resumeGraph(j *job) {
 }
 
 // keptAttempts picks of the job's attempts those that are still good: of each
-// task the accepted one, or else the one that was started last, on an executor
+// task the accepted one, or else the one that was started last and hasn't ended, on an executor
 // that is still the one it was. Once the unit is sealed no executor is needed.
 func (s *Scheduler) keptAttempts(j *job) graph.Kept {
 	kept := graph.Kept{Sealed: j.resume.unit != nil, Sent: j.lost || len(j.resume.sent) > 0}
@@ -294,7 +294,8 @@ func (s *Scheduler) keptAttempts(j *job) graph.Kept {
 		if !seen {
 			order = append(order, id)
 		}
-		if !seen || a.State == journal.AttemptAccepted || old.State != journal.AttemptAccepted {
+		better := a.State == journal.AttemptAccepted || old.State != journal.AttemptAccepted && (a.State == journal.AttemptStarted || old.State == journal.AttemptEnded)
+		if !seen || better {
 			last[id] = a
 		}
 	}

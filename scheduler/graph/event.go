@@ -29,6 +29,8 @@ type TaskLaunched struct {
 	StageAttempt int
 	Attempt      string
 	Executor     string
+	// Twin: it runs beside an attempt that goes on, see Graph.Twin.
+	Twin bool
 }
 
 // TaskSucceeded says that an executor reports the attempt's output.

@@ -11,9 +11,9 @@ import (
 // What it guarantees, whatever the order, repetition or loss of events:
 //
 //   - A task has at most one accepted attempt. Only the attempt that the task
-//     was last launched under can be accepted, and acceptance ends that
-//     launch; so a duplicate, a late and a stale status find no launch of
-//     theirs and change nothing.
+//     was last launched under, or its twin, can be accepted, and acceptance
+//     ends both launches; so a duplicate, a late and a stale status find no
+//     launch of theirs and change nothing.
 //   - Whatever the acceptances are, KeepOutput and DropOutput name each change,
 //     so that a record of them, cut off anywhere, is a state that was.
 //   - RunSchedulerRoot is emitted only while every task of the final stage has
@@ -238,6 +238,10 @@ type TaskRun struct {
 	Attempt  string
 	Executor string
 	Done     bool
+	// Twin: it runs beside another attempt of its task.
+	Twin bool
+	// Started and Ended are zero where they aren't known.
+	Started, Ended time.Time
 }
 
 // Runs are the attempts that run or were accepted, in plan order.
@@ -245,8 +249,16 @@ func (g *Graph) Runs() []TaskRun {
 	var runs []TaskRun
 	for _, s := range g.stages {
 		for i := range s.tasks {
-			if t := &s.tasks[i]; t.state == taskRunning || t.state == taskDone {
-				runs = append(runs, TaskRun{TaskID{s.spec.ID, i}, t.attempt, t.executor, t.state == taskDone})
+			t, id := &s.tasks[i], TaskID{s.spec.ID, i}
+			switch t.state {
+			case taskRunning:
+				runs = append(runs, TaskRun{Task: id, Attempt: t.attempt, Executor: t.executor, Started: t.launched})
+				if t.twin.attempt != "" {
+					runs = append(runs, TaskRun{Task: id, Attempt: t.twin.attempt, Executor: t.twin.executor, Twin: true, Started: t.twin.started})
+				}
+			case taskDone:
+				runs = append(runs, TaskRun{Task: id, Attempt: t.attempt, Executor: t.executor, Done: true, Started: t.launched, Ended: t.ended})
+			case taskWaiting, taskQueued:
 			}
 		}
 	}

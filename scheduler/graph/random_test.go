@@ -27,6 +27,10 @@ type world struct {
 	inFlight bool
 	freed    map[int]bool
 	ended    bool
+	model    *model
+	// twins counts those that were accepted.
+	twins  int
+	isTwin map[string]bool
 }
 
 func newWorld(rt *rapid.T) *world {
@@ -51,13 +55,18 @@ func newWorld(rt *rapid.T) *world {
 		spec.Stages = append(spec.Stages, s)
 	}
 	return &world{
-		job: newJob(rt, spec), rt: rt, reads: map[string][]graph.Accepted{}, reading: map[int]bool{}, stopped: map[int]bool{}, freed: map[int]bool{},
+		job: newJob(rt, spec), rt: rt, model: newModel(), isTwin: map[string]bool{}, reads: map[string][]graph.Accepted{}, reading: map[int]bool{}, stopped: map[int]bool{}, freed: map[int]bool{},
 	}
 }
 
 // step applies an event and checks what comes of it.
 func (w *world) step(ev graph.Event) {
+	want := w.model.expect(ev)
+	if w.isTwin[want] {
+		w.twins++
+	}
 	acts := w.apply(ev)
+	w.model.follow(w, want, acts)
 	for _, a := range acts {
 		switch a := a.(type) {
 		case graph.RunTask:
@@ -159,6 +168,23 @@ func (w *world) launchNext(executor string) {
 	w.running[l.Task] = l
 }
 
+// launchTwin launches a second attempt of a task that runs, on another executor.
+func (w *world) launchTwin(executor string) {
+	for _, r := range w.g.Runs() {
+		run, ok := w.g.Twin(r.Task)
+		if !ok || r.Executor == executor {
+			continue
+		}
+		w.next++
+		l := graph.TaskLaunched{Task: run.Task, StageAttempt: run.StageAttempt, Attempt: fmt.Sprintf("a%d", w.next), Executor: executor, Twin: true}
+		w.reads[l.Attempt], w.isTwin[l.Attempt] = run.Inputs, true
+		w.model.listed(w, run.Inputs)
+		w.step(l)
+		w.box = append(w.box, w.success(l))
+		return
+	}
+}
+
 // rootEvent is an event of the root's latest epoch, or of one that many before.
 func (w *world) rootEvent(kind, late int) {
 	switch kind {
@@ -189,15 +215,22 @@ func (w *world) rootEvent(kind, late int) {
 
 func (w *world) random() {
 	executor := rapid.SampledFrom([]string{"e0", "e1", "e2"})
-	switch rapid.IntRange(0, 11).Draw(w.rt, "event") {
+	switch rapid.IntRange(0, 12).Draw(w.rt, "event") {
 	case 0, 1, 2:
 		if len(w.queue) > 0 {
 			w.launchNext(executor.Draw(w.rt, "executor"))
 		}
 	case 3, 4, 5:
 		if len(w.box) > 0 { // stays in the box: at least once
-			w.step(rapid.SampledFrom(w.box).Draw(w.rt, "status"))
+			ev := rapid.SampledFrom(w.box).Draw(w.rt, "status").(graph.TaskSucceeded)
+			if rapid.IntRange(0, 9).Draw(w.rt, "forged") == 0 {
+				ev.StageAttempt += rapid.IntRange(-1, 1).Draw(w.rt, "of another stage attempt")
+				ev.Executor = executor.Draw(w.rt, "from")
+			}
+			w.step(ev)
 		}
+	case 12:
+		w.launchTwin(executor.Draw(w.rt, "executor"))
 	case 6:
 		w.step(graph.ExecutorLost{Executor: executor.Draw(w.rt, "executor")})
 	case 7:

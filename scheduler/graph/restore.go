@@ -57,7 +57,7 @@ func Restore(spec Spec, kept Kept, now time.Time) (*Graph, []Action) {
 		if t == nil || t.state != taskWaiting {
 			continue
 		}
-		t.state, t.stageAttempt, t.attempt, t.executor = taskRunning, ev.StageAttempt, ev.Attempt, ev.Executor
+		t.state, t.stageAttempt, t.attempt, t.executor, t.launched = taskRunning, ev.StageAttempt, ev.Attempt, ev.Executor, now
 		g.resume(s, ev.StageAttempt)
 	}
 	g.settle()

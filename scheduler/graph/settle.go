@@ -127,11 +127,7 @@ func (g *Graph) rerunWhole(i int) {
 // back whose inputs are gone. Tasks that run already go on: they may have read
 // their input.
 func (g *Graph) queue(s *stage) {
-	ready := true
-	for _, id := range s.spec.Inputs {
-		ready = ready && g.stages[g.byID[id]].complete()
-	}
-	if !ready {
+	if !g.ready(s) {
 		back := s.state == StageRunning || s.state == StageResolved
 		pending := false
 		for n := range s.tasks {

@@ -22,6 +22,10 @@ type task struct {
 	stageAttempt int
 	attempt      string
 	executor     string
+	// launched and ended are the times of that attempt.
+	launched, ended time.Time
+	// twin runs beside it; its attempt is empty when there's none.
+	twin launch
 	// lost: the accepted output can't be read any more. It is rerun only when
 	// something needs it.
 	lost     bool
@@ -91,12 +95,18 @@ func (g *Graph) find(id TaskID) (*stage, *task) {
 
 func (g *Graph) taskLaunched(ev TaskLaunched) {
 	s, t := g.find(ev.Task)
-	if t == nil || g.state != Running || t.state != taskQueued || t.stageAttempt != ev.StageAttempt {
+	switch {
+	case t == nil || g.state != Running || t.stageAttempt != ev.StageAttempt,
+		ev.Twin && (!g.mayTwin(s, t) || t.executor == ev.Executor), !ev.Twin && t.state != taskQueued:
 		g.emit(CancelTask{Task: ev.Task, Attempt: ev.Attempt, Executor: ev.Executor})
 		return
 	}
 	g.touch()
-	t.state, t.attempt, t.executor = taskRunning, ev.Attempt, ev.Executor
+	if ev.Twin {
+		t.twin = launch{ev.Attempt, ev.Executor, g.now}
+		return
+	}
+	t.state, t.attempt, t.executor, t.launched = taskRunning, ev.Attempt, ev.Executor, g.now
 	s.state = StageRunning
 	if s.started.IsZero() {
 		s.started = g.now
@@ -104,11 +114,11 @@ func (g *Graph) taskLaunched(ev TaskLaunched) {
 }
 
 // current returns the task if the status is about the attempt that it was last
-// launched under, and nil for anything duplicate, late or stale.
+// launched under, or its twin, and nil for anything duplicate, late or stale.
 func (g *Graph) current(id TaskID, stageAttempt int, attempt, executor string) (*stage, *task) {
 	s, t := g.find(id)
-	if t == nil || g.state != Running || t.state != taskRunning ||
-		t.stageAttempt != stageAttempt || t.attempt != attempt || t.executor != executor {
+	if t == nil || g.state != Running || t.state != taskRunning || t.stageAttempt != stageAttempt ||
+		(t.attempt != attempt || t.executor != executor) && (t.twin.attempt != attempt || t.twin.executor != executor) {
 		return nil, nil
 	}
 	return s, t
@@ -121,12 +131,17 @@ func (g *Graph) taskSucceeded(ev TaskSucceeded) {
 	}
 	g.touch()
 	if err := checkOutputs(s.spec, ev); err != nil {
-		g.retry(s, ev.Task, t, err)
+		g.retry(s, ev.Task, t, launch{attempt: ev.Attempt, executor: ev.Executor}, err)
 		g.settle()
 		return
 	}
+	loser := t.other(ev.Attempt)
 	t.accept(ev)
+	t.ended = g.now
 	g.emit(KeepOutput{Attempt: ev.Attempt})
+	if loser.attempt != "" {
+		g.emit(CancelTask{Task: ev.Task, Attempt: loser.attempt, Executor: loser.executor})
+	}
 	if limit := g.spec.RejectLimit; limit != nil {
 		if rows, why := g.Rejected(); rows > *limit {
 			g.fail(errRejected(rows, *limit, why))
@@ -138,7 +153,10 @@ func (g *Graph) taskSucceeded(ev TaskSucceeded) {
 
 // accept takes the attempt's output over.
 func (t *task) accept(ev TaskSucceeded) {
-	t.state, t.lost = taskDone, false
+	if t.twin.attempt == ev.Attempt {
+		t.launched = t.twin.started
+	}
+	t.state, t.lost, t.twin = taskDone, false, launch{}
 	t.stageAttempt, t.attempt, t.executor = ev.StageAttempt, ev.Attempt, ev.Executor
 	t.rows, t.bytes, t.files = ev.Rows, ev.Bytes, ev.Files
 	t.rejected, t.rejects = ev.Rejected, ev.Rejects
@@ -199,20 +217,21 @@ func (g *Graph) taskFailed(ev TaskFailed) {
 		return
 	case ev.Lost != nil && g.markLost(s, *ev.Lost):
 		// The limit on the producer's rollbacks bounds this.
-		t.state = taskWaiting
+		t.leave(ev.Attempt)
 	default:
-		g.retry(s, ev.Task, t, err)
+		g.retry(s, ev.Task, t, launch{attempt: ev.Attempt, executor: ev.Executor}, err)
 	}
 	g.settleAfter(err)
 }
 
-// retry puts the task back, or fails the job when the task had its tries.
-func (g *Graph) retry(s *stage, id TaskID, t *task, err error) {
+// retry puts the task back when one attempt of it failed, unless its twin goes on,
+// or fails the job when the task had its tries.
+func (g *Graph) retry(s *stage, id TaskID, t *task, failed launch, err error) {
 	t.failures++
-	t.state = taskWaiting
+	t.leave(failed.attempt)
 	if t.failures >= g.spec.MaxTaskFailures {
 		s.state, s.ended = StageFailed, g.now
-		g.fail(errTaskLimit(id, t.failures, t.executor, err))
+		g.fail(errTaskLimit(id, t.failures, failed.executor, err))
 	}
 }
 
@@ -243,16 +262,18 @@ func (g *Graph) executorLost(ev ExecutorLost) {
 	for i, s := range g.stages {
 		for n := range s.tasks {
 			t := &s.tasks[n]
-			if t.executor != ev.Executor {
-				continue
-			}
 			switch {
 			case t.state == taskRunning:
+				gone := t.on(ev.Executor)
+				if gone.attempt == "" {
+					continue
+				}
 				hit = true
-				g.retry(s, TaskID{s.spec.ID, n}, t, err)
+				g.retry(s, TaskID{s.spec.ID, n}, t, gone, err)
 				if g.hasEnded() {
 					return
 				}
+			case t.executor != ev.Executor:
 			case i == last && t.hasCopy():
 			case t.state == taskDone && !t.lost:
 				hit, t.lost = true, true
@@ -293,6 +314,10 @@ func (g *Graph) stopTask(s *stage, n int) {
 		g.emit(CancelTask{Task: TaskID{s.spec.ID, n}})
 	case taskRunning:
 		g.emit(CancelTask{Task: TaskID{s.spec.ID, n}, Attempt: t.attempt, Executor: t.executor})
+		if t.twin.attempt != "" {
+			g.emit(CancelTask{Task: TaskID{s.spec.ID, n}, Attempt: t.twin.attempt, Executor: t.twin.executor})
+		}
+		t.twin = launch{}
 	default:
 		return
 	}
