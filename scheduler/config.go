@@ -15,6 +15,7 @@ import (
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
+	"github.com/firn-project/firn/scheduler/speculation"
 	"github.com/firn-project/firn/scheduler/storekeys"
 	"github.com/firn-project/firn/sql"
 )
@@ -84,6 +85,12 @@ type Config struct {
 	HeartbeatInterval, ExecutorTimeout time.Duration
 	// ExecutorWait is how long a statement waits for a first executor (30 s).
 	ExecutorWait time.Duration
+	// ExecutorReturn is how long a job with tasks to run waits for an executor when
+	// none is left (5 min). A job that commits needs none.
+	ExecutorReturn time.Duration
+	// Speculation says which tasks get a second attempt; nil for
+	// speculation.Default, its zero value for none.
+	Speculation *speculation.Policy
 	// ResultTTL is how long the rows of a SELECT can be read (300 s),
 	// UploadTTL how long an upload that no job has used yet is kept (1 h).
 	ResultTTL, UploadTTL time.Duration
@@ -158,6 +165,7 @@ func (c Config) withDefaults() Config {
 	dur(&c.HeartbeatInterval, 2*time.Second)
 	dur(&c.ExecutorTimeout, 20*time.Second)
 	dur(&c.ExecutorWait, 30*time.Second)
+	dur(&c.ExecutorReturn, 5*time.Minute)
 	dur(&c.ResultTTL, 300*time.Second)
 	dur(&c.UploadTTL, time.Hour)
 	dur(&c.CloseTimeout, 20*time.Second)
@@ -173,6 +181,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.NoRoot {
 		c.Root = nil
+	}
+	if c.Speculation == nil {
+		c.Speculation = &speculation.Default
 	}
 	if c.Authenticate == nil {
 		c.Authenticate = func(context.Context, string) error { return nil }
@@ -199,6 +210,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("scheduler: ExecutorTimeout is %v; want more than HeartbeatInterval, %v", c.ExecutorTimeout, c.HeartbeatInterval)
 	case c.JournalRetention < 0 || c.ParkedRetention < 0 || c.SweepDelay < 0:
 		return fmt.Errorf("scheduler: JournalRetention is %v, ParkedRetention %v and SweepDelay %v; want more than 0", c.JournalRetention, c.ParkedRetention, c.SweepDelay)
+	case c.ExecutorReturn < 0:
+		return fmt.Errorf("scheduler: ExecutorReturn is %v; want more than 0", c.ExecutorReturn)
 	case c.CommitDeadline < 0:
 		return fmt.Errorf("scheduler: CommitDeadline is %v; want more than 0", c.CommitDeadline)
 	case c.PlanSlots < 1 || c.RootSlots < 1:

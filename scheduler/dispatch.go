@@ -143,6 +143,64 @@ func (s *Scheduler) launchNext(e *executor) *launch {
 	if len(j.queue) > 0 {
 		s.state.ready = append(s.state.ready, j)
 	}
+	return s.launch(e, j, run, false)
+}
+
+// speculate starts second attempts of tasks that take long, where slots are free:
+// work that waits goes first.
+func (s *Scheduler) speculate(now time.Time) {
+	if len(s.state.ready) > 0 || s.state.closing {
+		return
+	}
+	for _, j := range s.jobsInOrder() {
+		if j.graph == nil || j.graph.Phase() != graph.PhaseExecuting {
+			continue
+		}
+		for _, late := range s.cfg.Speculation.Pick(j.graph.Runs(), j.graph.Stages(), now) {
+			s.launchTwin(j, late)
+		}
+	}
+}
+
+// launchTwin starts a second attempt on an executor that has a free slot and isn't
+// the first one's, if there is one.
+func (s *Scheduler) launchTwin(j *job, late graph.TaskRun) {
+	run, ok := j.graph.Twin(late.Task)
+	if !ok {
+		return
+	}
+	var p *poll
+	e := s.leastBusy(func(e *executor) bool { return e.id != late.Executor && e.free() > 0 })
+	if s.cfg.Dispatch == DispatchPull {
+		i := slices.IndexFunc(s.state.polls, func(p *poll) bool { return p.executor.id != late.Executor && p.executor.free() > 0 })
+		if i < 0 {
+			return
+		}
+		p = s.state.polls[i]
+		s.state.polls = slices.Delete(s.state.polls, i, i+1)
+		e = p.executor
+	}
+	if e == nil {
+		return
+	}
+	var launches []*launch
+	if l := s.launch(e, j, run, true); l != nil {
+		s.log.Info("task takes long and is run twice", slog.String("job_id", j.id), slog.Int("stage", run.Task.Stage), slog.Int("task", run.Task.Task),
+			slog.String("attempt", late.Attempt), slog.String("executor", late.Executor), slog.String("twin", l.attempt.id), slog.String("twin_executor", e.id))
+		launches = append(launches, l)
+	}
+	s.handOut(launches, func(tasks []*firnpb.TaskDefinition) {
+		switch {
+		case p != nil:
+			p.tasks <- tasks
+		case len(tasks) > 0:
+			e.outbox.launch(tasks)
+		}
+	})
+}
+
+// launch starts an attempt of a task on e. Nil: the job doesn't want it any more.
+func (s *Scheduler) launch(e *executor, j *job, run graph.RunTask, twin bool) *launch {
 	s.use(e)
 	a := &attempt{id: newID("a-"), job: j, task: run.Task, stageAttempt: run.StageAttempt, executor: e}
 	def, err := s.definition(a, run.Inputs)
@@ -151,7 +209,7 @@ func (s *Scheduler) launchNext(e *executor) *launch {
 		return nil
 	}
 	s.state.attempts[a.id], e.running[a.id] = a, a
-	s.apply(j, graph.TaskLaunched{Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id})
+	s.apply(j, graph.TaskLaunched{Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id, Twin: twin})
 	if s.state.attempts[a.id] != a { // taken back at once
 		return nil
 	}

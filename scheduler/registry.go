@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -171,6 +172,32 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 	for _, j := range s.jobsInOrder() {
 		if j.graph != nil {
 			s.apply(j, graph.ExecutorLost{Executor: e.id})
+		}
+	}
+}
+
+// failDeserted fails the jobs with tasks to run once there has been no executor for
+// ExecutorReturn. A root that reads goes on: it may have copies of all it needs.
+func (s *Scheduler) failDeserted(now time.Time) {
+	for _, e := range s.state.executors {
+		if !e.draining || len(e.running) > 0 {
+			s.state.deserted = time.Time{}
+			return
+		}
+	}
+	if s.state.deserted.IsZero() {
+		s.state.deserted = now
+	}
+	if now.Sub(s.state.deserted) < s.cfg.ExecutorReturn {
+		return
+	}
+	for _, j := range s.jobsInOrder() {
+		if j.graph != nil && j.graph.Phase() == graph.PhaseExecuting {
+			s.failJob(j, &commit.Error{
+				Code: commit.CodeNoExecutors, Op: "run job", Object: j.id,
+				Cause: fmt.Errorf("it has tasks to run, and there has been no executor for %s", s.cfg.ExecutorReturn), Tried: "nothing was committed",
+				Hint: "Start executors with `firn executor --server " + s.Addr() + " --dir DIR`, and run the statement again with the same idempotency key.",
+			})
 		}
 	}
 }

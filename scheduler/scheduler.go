@@ -100,6 +100,8 @@ type state struct {
 	uploads  map[string]*upload
 	// ready are the jobs with tasks to dispatch, in turn.
 	ready []*job
+	// deserted is since when there's no executor; zero while there is one.
+	deserted time.Time
 	// polls are the executors that wait for work under pull dispatch.
 	polls []*poll
 	// arrived is closed and replaced when an executor registers.
@@ -291,6 +293,8 @@ func (s *Scheduler) tick(now time.Time) {
 			s.loseExecutor(e, "no heartbeat")
 		}
 	}
+	s.failDeserted(now)
+	s.speculate(now)
 	for id, j := range s.state.jobs {
 		if j.isPublished() && now.After(j.expires) {
 			s.expire(j)

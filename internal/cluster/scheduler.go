@@ -108,7 +108,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser, Binder: binds,
 		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, ReachSource: sourceStores(cfg.SourceStores).reach, EndJobs: cfg.EndJobs,
 		StoreKeys:         storeKeys{catalogs, cfg.SourceStores, cfg.AnyCatalog},
-		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait,
+		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait, ExecutorReturn: cfg.Executors.Return,
 		ParkedRetention: cfg.ParkedRetention, JournalRetention: cfg.JournalRetention, SweepDelay: cfg.SweepDelay,
 		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,

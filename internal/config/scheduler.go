@@ -100,6 +100,9 @@ type Executors struct {
 	Timeout   time.Duration `yaml:"timeout"`
 	// Wait is how long a statement waits for a first executor.
 	Wait time.Duration `yaml:"wait"`
+	// Return is how long a job with tasks to run waits for an executor when none is
+	// left.
+	Return time.Duration `yaml:"return"`
 }
 
 // validate compares only what is set; the scheduler checks the rest.
@@ -107,7 +110,7 @@ func (e Executors) validate() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"heartbeat", e.Heartbeat}, {"timeout", e.Timeout}, {"wait", e.Wait}} {
+	}{{"heartbeat", e.Heartbeat}, {"timeout", e.Timeout}, {"wait", e.Wait}, {"return", e.Return}} {
 		if d.value < 0 {
 			return fmt.Errorf("executors.%s: %s: want more than 0", d.name, d.value)
 		}
