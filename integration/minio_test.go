@@ -4,6 +4,7 @@ package integration_test
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,19 +28,28 @@ func properties(s servers.S3, indent string) string {
 // upload copies a local file to a store.
 func upload(t *testing.T, s servers.S3, path, uri string) {
 	t.Helper()
-	content, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := objstore.WriteFile(t.Context(), objstore.New(s.Config()), uri, content); err != nil {
+	defer f.Close()
+	w, err := objstore.New(s.Config()).Create(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	if _, err := io.Copy(w, f); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // startOn starts a scheduler and four executors with the catalog as written, and
 // gives a client. Statements may read what is in the bucket lake. Executors get keys
-// that sts scopes.
-func startOn(t *testing.T, catalog string, store servers.S3, sts string) *process.Client {
+// that sts scopes; flags are further ones of theirs.
+func startOn(t *testing.T, catalog string, store servers.S3, sts string, flags ...string) *process.Client {
 	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "scheduler.yaml")
@@ -50,7 +60,7 @@ func startOn(t *testing.T, catalog string, store servers.S3, sts string) *proces
 	}
 	sched := process.Start(t, "scheduler", "--listen", "127.0.0.1:0", "--dir", filepath.Join(dir, "scheduler"), "--config", config)
 	for i := range 4 {
-		process.Start(t, "executor", "--server", sched.Address, "--dir", filepath.Join(dir, fmt.Sprintf("executor-%d", i)), "--slots", "1", "--memory", "512MB")
+		process.Start(t, append([]string{"executor", "--server", sched.Address, "--dir", filepath.Join(dir, fmt.Sprintf("executor-%d", i)), "--slots", "1", "--memory", "512MB"}, flags...)...)
 	}
 	return process.NewClient(t, "--server", sched.Address)
 }

@@ -166,6 +166,26 @@ func TestFetchesAhead(t *testing.T) {
 	}
 }
 
+// What the quota has no room for is read again each time, and only as much of it as
+// is asked for.
+func TestQuota(t *testing.T) {
+	o := newObject(600)
+	f := newFile(t, o, 300)
+	f.SetParts([]lazyfile.Part{{Start: 0, End: 200}, {Start: 200, End: 400, Group: 1}, {Start: 400, End: 600, Group: 2}})
+	for round, want := range []int64{200 + 10 + 10, 10 + 10} {
+		o.sent = 0
+		for off := int64(0); off < 600; off += 200 {
+			if _, err := f.ReadAt(make([]byte, 10), off); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.Wait()
+		if o.sent != want {
+			t.Errorf("round %d fetched %d bytes, want %d", round, o.sent, want)
+		}
+	}
+}
+
 func TestErrorsAreKept(t *testing.T) {
 	o := newObject(100)
 	f := newFile(t, o, 0)
