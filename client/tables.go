@@ -26,6 +26,9 @@ type Table struct {
 	Properties            map[string]string
 	// Rows, Files and Bytes are totals of the current snapshot.
 	Rows, Files, Bytes int64
+	// RefusesCommits is why the scheduler commits nothing to the table; empty when
+	// it does.
+	RefusesCommits string
 }
 
 func tableOf(p *firnpb.TableDescription) Table {
@@ -34,7 +37,7 @@ func tableOf(p *firnpb.TableDescription) Table {
 		Location: p.GetLocation(), MetadataLocation: p.GetMetadataLocation(),
 		SnapshotID: p.GetCurrentSnapshotId(), Snapshots: int(p.GetSnapshots()),
 		Schema: p.GetSchemaJson(), PartitionSpec: p.GetPartitionSpecJson(), Properties: p.GetProperties(),
-		Rows: p.GetRows(), Files: p.GetFiles(), Bytes: p.GetBytes(),
+		Rows: p.GetRows(), Files: p.GetFiles(), Bytes: p.GetBytes(), RefusesCommits: p.GetRefusesCommits(),
 	}
 }
 
@@ -61,6 +64,16 @@ func (c *Client) DescribeTable(ctx context.Context, name string) (Table, error) 
 // metadata file.
 func (c *Client) RegisterTable(ctx context.Context, name, metadataLocation string) (Table, error) {
 	p, err := c.rpc.RegisterTable(ctx, &firnpb.RegisterTableRequest{Table: name, MetadataLocation: metadataLocation})
+	if err != nil {
+		return Table{}, c.fromRPC(ctx, err)
+	}
+	return tableOf(p), nil
+}
+
+// AllowCommits lets commits through again to a table that lost the token of one.
+// Allowing it for another table changes nothing.
+func (c *Client) AllowCommits(ctx context.Context, name string) (Table, error) {
+	p, err := c.rpc.AllowCommits(ctx, &firnpb.AllowCommitsRequest{Table: name})
 	if err != nil {
 		return Table{}, c.fromRPC(ctx, err)
 	}

@@ -54,6 +54,8 @@ const (
 	CodeKeyTooOld Code = "FIRN-2011"
 	// CodeNoSeat: table has no seats.
 	CodeNoSeat Code = "FIRN-2012"
+	// CodeTokensStripped: table loses commit tokens.
+	CodeTokensStripped Code = "FIRN-2013"
 	// CodeTaskFailed: task failed.
 	CodeTaskFailed Code = "FIRN-3001"
 	// CodeTaskLimit: task failed too often.
@@ -296,6 +298,7 @@ var codeInfos = map[Code]CodeInfo{
 	CodeCommitStopped:           {Code: CodeCommitStopped, Kind: "cancelled", Title: "commit stopped", Cause: "The job was cancelled before its commit was let go. Nothing was committed.", Hint: "Run the statement again with the same idempotency key to do it after all."},
 	CodeKeyTooOld:               {Code: CodeKeyTooOld, Kind: "invalid", Title: "idempotency key too old", Cause: "The key is older than everything that is remembered of it: neither the journal nor the table can tell whether it was committed before.", Hint: "Look whether the table has the rows. If it doesn't, run the statement under a new key."},
 	CodeNoSeat:                  {Code: CodeNoSeat, Kind: "invalid", Title: "table has no seats", Cause: "The table or its catalog gives out no number that a commit takes for ever (format version 1, or a catalog that accepts stale sequence numbers), and the operation needs one.", Hint: "Upgrade the table to format version 2 or later, or use INSERT."},
+	CodeTokensStripped:          {Code: CodeTokensStripped, Kind: "permission", Title: "table loses commit tokens", Cause: "An earlier commit to the table landed without the tokens that Firn writes beside the rows: the catalog, or a tool that rewrites the table's metadata, doesn't keep them. Without them a statement that is sent again can't be recognised, so nothing more is committed to the table.", Hint: "`firn catalog check` finds out whether it is the catalog. When it is repaired, `firn table allow-commits TABLE` lets commits through again."},
 	CodeTaskFailed:              {Code: CodeTaskFailed, Kind: "failed", Title: "task failed", Cause: "A task of the job failed in a way that another try wouldn't change.", Hint: "Read the cause: it names the file, row or resource. Nothing was committed."},
 	CodeTaskLimit:               {Code: CodeTaskLimit, Kind: "failed", Title: "task failed too often", Cause: "One task of the job used up the attempts that a task may have.", Hint: "Look at the last cause, then run the statement again with the same idempotency key. Nothing was committed."},
 	CodeStageLimit:              {Code: CodeStageLimit, Kind: "failed", Title: "shuffle output lost too often", Cause: "Output of a stage was lost and made again as often as a stage may be rolled back.", Hint: "Find out why executors or their disks get lost, then run the statement again with the same idempotency key."},

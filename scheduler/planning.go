@@ -155,7 +155,7 @@ func (s *Scheduler) cutStages(ctx context.Context, j *job) (*plannedJob, error) 
 }
 
 // lookup asks the table itself for the job's token, so that a key answers even
-// when the journal was lost. A table that isn't there has no token; planning
+// when the journal was lost. A table that loses tokens takes no new ones. One that isn't there has no token; planning
 // then says what is wrong.
 func (s *Scheduler) lookup(ctx context.Context, j *job) (*commit.Report, error) {
 	meta, err := s.readTable(ctx, j.target)
@@ -168,6 +168,9 @@ func (s *Scheduler) lookup(ctx context.Context, j *job) (*commit.Report, error) 
 	token := commit.NewToken(commit.TokenInput{Namespace: j.namespace, Key: j.key, TableUUID: meta.UUID(), Branch: commit.MainBranch})
 	landed, ok := commit.FindToken(meta, commit.MainBranch, token)
 	if !ok {
+		if err := s.stripped.Check(meta.UUID()); err != nil {
+			return nil, err
+		}
 		if j.origin, err = s.admitKey(ctx, j, meta, token); err != nil {
 			return nil, err
 		}

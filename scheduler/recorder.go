@@ -82,7 +82,7 @@ func (r recorder) RecordOutcome(ctx context.Context, u commit.Unit, o commit.Out
 			return nil
 		}
 	}
-	return r.s.journal.Outcome(ctx, u.JobID, outcomeRecord(o))
+	return r.s.recordOutcome(ctx, u.JobID, u.TableUUID, o)
 }
 
 // openMarked opens a table for the committer. What its driver writes for requests

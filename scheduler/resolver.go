@@ -173,6 +173,14 @@ func outcomeRecord(o commit.Outcome) journal.Outcome {
 	return out
 }
 
+// recordOutcome makes an outcome durable.
+func (s *Scheduler) recordOutcome(ctx context.Context, jobID, tableUUID string, o commit.Outcome) error {
+	if err := s.stripped.Save(ctx, tableUUID); err != nil {
+		return err
+	}
+	return s.journal.Outcome(ctx, jobID, outcomeRecord(o))
+}
+
 // resolveUnit reads the table once and records what it proves of the unit. The
 // error is that of the reading; an outcome that isn't known is none.
 func (s *Scheduler) resolveUnit(ctx context.Context, u journal.Unit) (commit.Outcome, error) {
@@ -203,7 +211,7 @@ func (s *Scheduler) resolveLocked(ctx context.Context, jobID string) (commit.Out
 	if u.State == journal.UnitRefused && o.State == commit.Refused {
 		o.Reason = u.Reason
 	}
-	if err := s.journal.Outcome(ctx, u.JobID, outcomeRecord(o)); err != nil {
+	if err := s.recordOutcome(ctx, u.JobID, u.TableUUID, o); err != nil {
 		return o, err
 	}
 	s.log.Info("commit unit resolved", slog.String("job_id", u.JobID), slog.String("state", string(o.State)), slog.String("reason", string(o.Reason)))
@@ -285,7 +293,9 @@ func (s *Scheduler) lookUp(ctx context.Context, u journal.Unit) (o commit.Outcom
 					s.log.Warn("discarding a dead commit request left files behind", slog.String("request_id", a.Request.ID), slog.Any("error", derr))
 				}
 			case commit.Finish:
-				o = a.Outcome
+				if o = a.Outcome; o.TokenStripped {
+					s.stripped.Found(unit, o.Landed.SnapshotID)
+				}
 			default: // it only finds out
 			}
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/stripped"
 	"github.com/firn-project/firn/sql"
 )
 
@@ -61,6 +62,8 @@ type Scheduler struct {
 	scribe *scribe
 	// sweeper deletes what ended jobs left.
 	sweeper *sweeper
+	// stripped are the tables to which nothing is committed.
+	stripped *stripped.Tables
 	// mark is in the names of the files that this process writes for requests;
 	// builds are the directories for which that is on record.
 	mark   string
@@ -142,6 +145,9 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, db.Close())
 		}
 	}()
+	if s.stripped, err = stripped.Load(ctx, db, s.log); err != nil {
+		return err
+	}
 	key, err := ticketKey(s.cfg.Dir)
 	if err != nil {
 		return err
@@ -157,7 +163,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		s.committer = s.cfg.newCommitter(s.cfg)
 	} else {
 		s.committer = committer.New(committer.Config{
-			Open: s.openMarked, Recorder: recorder{s}, Logger: s.log, Deadline: s.cfg.CommitDeadline, CheckFiles: s.checkFiles(),
+			Open: s.openMarked, Recorder: recorder{s}, Stripped: s.stripped, Logger: s.log, Deadline: s.cfg.CommitDeadline, CheckFiles: s.checkFiles(),
 		})
 	}
 	s.analyzer = sql.Analyzer{Catalogs: s.cfg.Catalogs, Parser: s.cfg.Parser}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -68,6 +69,23 @@ func (s *Scheduler) RegisterTable(ctx context.Context, r *firnpb.RegisterTableRe
 	return s.describe(ctx, name)
 }
 
+// AllowCommits implements firnpb.ClientServiceServer.
+func (s *Scheduler) AllowCommits(ctx context.Context, r *firnpb.AllowCommitsRequest) (*firnpb.TableDescription, error) {
+	name, err := s.tableName(ctx, r.GetTable(), wireSession(r.GetSession()))
+	if err != nil {
+		return nil, err
+	}
+	pinned, err := s.cfg.Catalogs.Pin(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.stripped.Allow(ctx, pinned.UUID); err != nil {
+		return nil, err
+	}
+	s.log.Info("commits allowed", slog.String("table", name.String()), slog.String("uuid", pinned.UUID))
+	return s.describe(ctx, name)
+}
+
 func (s *Scheduler) describe(ctx context.Context, name commit.TableName) (*firnpb.TableDescription, error) {
 	t, err := s.cfg.Catalogs.Describe(ctx, name)
 	if err != nil {
@@ -77,6 +95,7 @@ func (s *Scheduler) describe(ctx context.Context, name commit.TableName) (*firnp
 		Table: t.Name.String(), Format: t.Format, Location: t.Location, MetadataLocation: t.MetadataLocation,
 		CurrentSnapshotId: t.SnapshotID, SchemaJson: t.SchemaJSON, PartitionSpecJson: t.SpecJSON, Properties: t.Properties,
 		Rows: t.Rows, Files: t.Files, Bytes: t.Bytes, FormatVersion: uint32(t.FormatVersion), Uuid: t.UUID, Snapshots: uint32(t.Snapshots),
+		RefusesCommits: s.stripped.Why(t.UUID),
 	}, nil
 }
 

@@ -16,7 +16,7 @@ import (
 
 func (a *app) tableCommand() *cobra.Command {
 	return group("table", "List, describe and register tables, delete what failed jobs left",
-		a.tableListCommand(), a.tableDescribeCommand(), a.tableRegisterCommand(), a.tableOrphansCommand())
+		a.tableListCommand(), a.tableDescribeCommand(), a.tableRegisterCommand(), a.tableOrphansCommand(), a.tableAllowCommitsCommand())
 }
 
 // tableJSON is `firn table describe -o json`. Scripts depend on it.
@@ -35,6 +35,7 @@ type tableJSON struct {
 	Rows             int64             `json:"rows"`
 	Files            int64             `json:"files"`
 	Bytes            int64             `json:"bytes"`
+	RefusesCommits   string            `json:"refuses_commits,omitempty"`
 }
 
 func tableObject(t client.Table) tableJSON {
@@ -42,7 +43,7 @@ func tableObject(t client.Table) tableJSON {
 		Table: t.Name, Format: t.Format, FormatVersion: t.FormatVersion, UUID: t.UUID,
 		Location: t.Location, MetadataLocation: t.MetadataLocation, Snapshots: t.Snapshots,
 		Schema: t.Schema, PartitionSpec: t.PartitionSpec, Properties: t.Properties,
-		Rows: t.Rows, Files: t.Files, Bytes: t.Bytes,
+		Rows: t.Rows, Files: t.Files, Bytes: t.Bytes, RefusesCommits: t.RefusesCommits,
 	}
 	if t.SnapshotID != "" {
 		j.SnapshotID = &t.SnapshotID
@@ -123,6 +124,27 @@ func (a *app) tableRegisterCommand() *cobra.Command {
 	return cmd
 }
 
+func (a *app) tableAllowCommitsCommand() *cobra.Command {
+	t := target{executors: cluster.NoExecutors}
+	cmd := &cobra.Command{
+		Use: "allow-commits NAME", Short: "Commit again to a table that lost the token of a commit",
+		Long: `The scheduler writes a token into the table with each commit, by which a statement that is sent again
+is recognised. When a commit has landed and the table doesn't show its token, because the catalog or a
+tool that rewrites the table's metadata dropped it, the scheduler commits nothing more to that table
+(FIRN-2013). Find out what dropped it, with ` + "`firn catalog check`" + ` for the catalog, and repair it. Then this
+command lets commits through again.`,
+		Args: arguments("the name of the table"),
+	}
+	a.command(cmd, &t, func(ctx context.Context, s *session, f render.Format, args []string) error {
+		table, err := s.AllowCommits(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.showTable(f, table)
+	})
+	return cmd
+}
+
 // showTable writes one table.
 func (a *app) showTable(f render.Format, t client.Table) error {
 	j := tableObject(t)
@@ -145,6 +167,7 @@ func (a *app) showTable(f render.Format, t client.Table) error {
 	p.field("rows", thousands(j.Rows))
 	p.field("files", thousands(j.Files))
 	p.field("bytes", sizeText(j.Bytes))
+	p.field("takes no commits", j.RefusesCommits)
 	p.block("schema", string(j.Schema))
 	p.block("partition spec", string(j.PartitionSpec))
 	for _, key := range slices.Sorted(maps.Keys(j.Properties)) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -203,15 +204,56 @@ func TestA4_ACatalogWithoutHistoryOverREST(t *testing.T) {
 }
 
 // A catalog that loses what Firn writes beside the rows: one copy, found by its
-// snapshot.
+// snapshot. It counts, and nothing more is committed to the table, by the next
+// scheduler neither, until an operator says so.
 func TestA5_StrippedTokensOverREST(t *testing.T) {
 	l := newLabOf(t, "", restcatalog.Lies{KeepsAtMost: 30}, 0)
-	if st := l.must("k", 5); st.Report.Attempts != 1 {
-		t.Errorf("%d attempts", st.Report.Attempts)
+	first := "INSERT INTO lake.s.t SELECT i AS id, 'w' AS w FROM range(0, 5) r(i)"
+	l.next = 5
+	if st, err := l.run("k", first); err != nil || st.Report.Attempts != 1 {
+		t.Errorf("%+v, %v", st.Report, err)
 	}
-	if n := snapshots(l.holds(5)); n != 1 {
+	refused := func(key string) {
+		t.Helper()
+		sent := l.proxy.Requests()[restcatalog.Commit]
+		_, err := l.run(key, "INSERT INTO lake.s.t VALUES (99, 'w')")
+		if commit.CodeOf(err) != commit.CodeTokensStripped || l.proxy.Requests()[restcatalog.Commit] != sent {
+			t.Errorf("%s: %v, %d requests", key, err, l.proxy.Requests()[restcatalog.Commit]-sent)
+		}
+	}
+	refused("second")
+	l.stop()
+	l.start()
+	refused("third")
+	if st, err := l.run("k", first); err != nil || !st.Report.Deduplicated {
+		t.Errorf("the first key again: %+v, %v", st.Report, err)
+	}
+	if d, err := l.client.DescribeTable(t.Context(), "lake.s.t"); err != nil || !strings.Contains(d.RefusesCommits, "without the token") {
+		t.Errorf("described as %q, %v", d.RefusesCommits, err)
+	}
+	l.server.Lie(restcatalog.Lies{})
+	refused("fourth")
+	if d, err := l.client.AllowCommits(t.Context(), "lake.s.t"); err != nil || d.RefusesCommits != "" {
+		t.Errorf("allowed: %q, %v", d.RefusesCommits, err)
+	}
+	l.must("fifth", 1)
+	if n := snapshots(l.holds(6)); n != 2 {
 		t.Errorf("%d snapshots", n)
 	}
+}
+
+// The same, found out later: the commit was told as unknown, and lands.
+func TestA5_StrippedTokensFoundOutLaterOverREST(t *testing.T) {
+	l := newLabOf(t, "", restcatalog.Lies{KeepsAtMost: 30}, soon)
+	l.meet(late, lost)
+	j := l.submit("k", 5)
+	l.await(j, commit.CommitUnknown)
+	l.proxy.Flush()
+	l.resolve(j, commit.CommitCommitted)
+	if _, err := l.insert("second", 1); commit.CodeOf(err) != commit.CodeTokensStripped {
+		t.Errorf("second: %v", err)
+	}
+	l.holds(5)
 }
 
 // A request that was sent counts as under way for the next scheduler too, which

@@ -29,10 +29,22 @@ type Recorder interface {
 	RecordOutcome(ctx context.Context, u commit.Unit, o commit.Outcome) error
 }
 
+// Stripped knows the tables that lose the tokens of commits.
+type Stripped interface {
+	// Check is asked before each request to a table is built. Its error has a
+	// reason, for which the units are refused.
+	Check(tableUUID string) error
+	// Found is told that a unit landed without its token, before anybody hears of
+	// its outcome and before the next request is built.
+	Found(u commit.Unit, snapshotID string)
+}
+
 // Config is what a Committer needs. Only Open is required.
 type Config struct {
 	Open     Opener
 	Recorder Recorder
+	// Stripped may be nil: then a table that loses tokens is committed to all the same.
+	Stripped Stripped
 	Logger   *slog.Logger
 	// Clock gives the time; time.Now when nil.
 	Clock func() time.Time
@@ -63,6 +75,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Recorder == nil {
 		c.Recorder = noRecorder{}
+	}
+	if c.Stripped == nil {
+		c.Stripped = noneStripped{}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -248,6 +263,11 @@ func seed(u commit.Unit, now time.Time) uint64 {
 	h.Write(u.Token[:])
 	return h.Sum64() ^ uint64(now.UnixNano())
 }
+
+type noneStripped struct{}
+
+func (noneStripped) Check(string) error        { return nil }
+func (noneStripped) Found(commit.Unit, string) {}
 
 type noRecorder struct{}
 

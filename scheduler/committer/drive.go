@@ -191,11 +191,7 @@ func (d *drive) do(a commit.Action) commit.Event {
 		d.o.doingNow("the table's metadata", len(d.items))
 		return d.read()
 	case commit.Build:
-		d.o.doingNow("its request to be built", len(a.Units))
-		ctx, cancel := d.effect()
-		defer cancel()
-		r, err := d.o.table.Build(ctx, a.Base, a.Units)
-		return commit.BuildDone{Request: r, Err: err}
+		return d.build(a)
 	case commit.Permit:
 		return d.permit(a)
 	case commit.Record:
@@ -217,6 +213,9 @@ func (d *drive) do(a commit.Action) commit.Event {
 				slog.String("request_id", a.Request.ID), slog.String("error", err.Error()))
 		}
 	case commit.Finish:
+		if a.Outcome.TokenStripped {
+			d.stripped(a)
+		}
 		if a.Token == d.fence.Token {
 			d.log.LogAttrs(context.Background(), slog.LevelInfo, "fence ended", slog.String("state", string(a.Outcome.State)),
 				slog.String("snapshot_id", a.Outcome.Landed.SnapshotID), slog.Any("error", a.Outcome.Err))
@@ -224,6 +223,26 @@ func (d *drive) do(a commit.Action) commit.Event {
 		d.finish(a.Token, a.Outcome)
 	}
 	return nil
+}
+
+func (d *drive) build(a commit.Build) commit.Event {
+	d.o.doingNow("its request to be built", len(a.Units))
+	if err := d.o.c.cfg.Stripped.Check(a.Base.UUID()); err != nil {
+		return commit.BuildDone{Err: err}
+	}
+	ctx, cancel := d.effect()
+	defer cancel()
+	r, err := d.o.table.Build(ctx, a.Base, a.Units)
+	return commit.BuildDone{Request: r, Err: err}
+}
+
+// stripped tells of a unit, or of the fence, that landed without its token.
+func (d *drive) stripped(f commit.Finish) {
+	u := d.fence
+	if it := d.items[f.Token]; it != nil {
+		u = it.unit
+	}
+	d.o.c.cfg.Stripped.Found(u, f.Outcome.Landed.SnapshotID)
 }
 
 // finish notes a unit's outcome, once; tell tells it.

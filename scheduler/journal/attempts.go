@@ -43,6 +43,9 @@ func (j *SQLite) Write(ctx context.Context, b Batch) error {
 		if err := writeExecutors(ctx, tx, b); err != nil {
 			return err
 		}
+		if err := writeUploads(ctx, tx, b); err != nil {
+			return err
+		}
 		return writeAttempts(ctx, tx, b)
 	})
 	if err == nil {

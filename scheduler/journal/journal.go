@@ -52,6 +52,8 @@ type Journal interface {
 	Attempts(ctx context.Context, jobID string) ([]Attempt, error)
 	// Executors lists the executors that are registered.
 	Executors(ctx context.Context) ([]Executor, error)
+	// Uploads lists the uploads that weren't freed, in the order of their opening.
+	Uploads(ctx context.Context) ([]Upload, error)
 	// Origin is the seat of a table at which a token's key was first accepted.
 	Origin(ctx context.Context, t commit.Token) (commit.Seat, error)
 	// LowestOrigin is the lowest origin of a table's units that may be driven
@@ -123,6 +125,13 @@ type Journal interface {
 	// BuildSwept forgets a build of an earlier process, whose files were swept for
 	// the last time.
 	BuildSwept(ctx context.Context, b Build) error
+	// Strip marks a table as one that lost a commit's tokens, for as long as nobody
+	// calls Unstrip. The first mark of a table stays.
+	Strip(ctx context.Context, s Stripped) error
+	// Unstrip takes a table's mark away, if it has one.
+	Unstrip(ctx context.Context, tableUUID string) error
+	// Stripped lists the tables that are marked, oldest first.
+	Stripped(ctx context.Context) ([]Stripped, error)
 	// Unit reads the unit of a job.
 	Unit(ctx context.Context, jobID string) (Unit, error)
 	// Unresolved names the job whose unit of this token was sent and may be in
@@ -174,11 +183,14 @@ type Batch struct {
 	Started  []Attempt
 	Accepted []Accepted
 	Ended    []string
+	// Uploads are those that were opened, Freed the ids of those that are gone.
+	Uploads []Upload
+	Freed   []string
 }
 
 // Empty says whether there is nothing to write.
 func (b *Batch) Empty() bool {
-	return len(b.Jobs)+len(b.Plans)+len(b.Origins)+len(b.Gone)+len(b.Executors)+len(b.Started)+len(b.Accepted)+len(b.Ended) == 0
+	return len(b.Jobs)+len(b.Plans)+len(b.Origins)+len(b.Gone)+len(b.Executors)+len(b.Started)+len(b.Accepted)+len(b.Ended)+len(b.Uploads)+len(b.Freed) == 0
 }
 
 // Add appends another batch. What it writes comes after what b writes, except
@@ -194,6 +206,8 @@ func (b *Batch) Add(o Batch) {
 	b.Started = append(b.Started, o.Started...)
 	b.Accepted = append(b.Accepted, o.Accepted...)
 	b.Ended = append(b.Ended, o.Ended...)
+	b.Uploads = append(b.Uploads, o.Uploads...)
+	b.Freed = append(b.Freed, o.Freed...)
 }
 
 // Plan is the bound plan of a job. Its bytes are the scheduler's own; they hold

@@ -11,7 +11,7 @@ import (
 
 // schemaVersion is kept in the file (PRAGMA user_version). A journal of a later
 // version is refused, one of an earlier version migrated.
-const schemaVersion = 5
+const schemaVersion = 6
 
 // migrations[n] makes version n+1 from version n, in one transaction with the
 // number.
@@ -95,6 +95,13 @@ CREATE TABLE builds (
 	mark TEXT NOT NULL, table_uuid TEXT NOT NULL, dir TEXT NOT NULL, table_name TEXT NOT NULL,
 	incarnation TEXT NOT NULL, epoch INTEGER NOT NULL, at_ms INTEGER NOT NULL,
 	PRIMARY KEY (mark, table_uuid, dir)
+) STRICT, WITHOUT ROWID;
+`, `
+CREATE TABLE stripped (
+	table_uuid TEXT PRIMARY KEY, table_name TEXT NOT NULL, job_id TEXT NOT NULL, snapshot_id TEXT NOT NULL, at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE uploads (
+	id TEXT PRIMARY KEY, attempt TEXT NOT NULL, executor TEXT NOT NULL, incarnation TEXT NOT NULL, columns BLOB NOT NULL, expires_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 `}
 

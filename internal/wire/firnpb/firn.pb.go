@@ -35,8 +35,10 @@ type RegisterRequest struct {
 	Slots          uint32 `protobuf:"varint,6,opt,name=slots,proto3" json:"slots,omitempty"`
 	MemoryBytes    int64  `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	Build          string `protobuf:"bytes,8,opt,name=build,proto3" json:"build,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// holds are the jobs and uploads that the executor has data of.
+	Holds         []string `protobuf:"bytes,9,rep,name=holds,proto3" json:"holds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RegisterRequest) Reset() {
@@ -125,6 +127,13 @@ func (x *RegisterRequest) GetBuild() string {
 	return ""
 }
 
+func (x *RegisterRequest) GetHolds() []string {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
 type RegisterResponse struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	TicketPublicKey []byte                 `protobuf:"bytes,1,opt,name=ticket_public_key,json=ticketPublicKey,proto3" json:"ticket_public_key,omitempty"` // Ed25519
@@ -133,7 +142,9 @@ type RegisterResponse struct {
 	ClusterId       string                 `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	// local_allow are the directories that sources may be read from, unless the
 	// executor has a setting of its own.
-	LocalAllow    []string `protobuf:"bytes,5,rep,name=local_allow,json=localAllow,proto3" json:"local_allow,omitempty"`
+	LocalAllow []string `protobuf:"bytes,5,rep,name=local_allow,json=localAllow,proto3" json:"local_allow,omitempty"`
+	// free are those of the request's holds whose data nobody needs any more.
+	Free          []string `protobuf:"bytes,6,rep,name=free,proto3" json:"free,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -199,6 +210,13 @@ func (x *RegisterResponse) GetClusterId() string {
 func (x *RegisterResponse) GetLocalAllow() []string {
 	if x != nil {
 		return x.LocalAllow
+	}
+	return nil
+}
+
+func (x *RegisterResponse) GetFree() []string {
+	if x != nil {
+		return x.Free
 	}
 	return nil
 }
@@ -3142,8 +3160,10 @@ type TableDescription struct {
 	FormatVersion     uint32                 `protobuf:"varint,12,opt,name=format_version,json=formatVersion,proto3" json:"format_version,omitempty"`
 	Uuid              string                 `protobuf:"bytes,13,opt,name=uuid,proto3" json:"uuid,omitempty"`
 	Snapshots         uint32                 `protobuf:"varint,14,opt,name=snapshots,proto3" json:"snapshots,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// refuses_commits is why nothing is committed to the table; empty when it is.
+	RefusesCommits string `protobuf:"bytes,15,opt,name=refuses_commits,json=refusesCommits,proto3" json:"refuses_commits,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *TableDescription) Reset() {
@@ -3274,6 +3294,65 @@ func (x *TableDescription) GetSnapshots() uint32 {
 	return 0
 }
 
+func (x *TableDescription) GetRefusesCommits() string {
+	if x != nil {
+		return x.RefusesCommits
+	}
+	return ""
+}
+
+type AllowCommitsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Table         string                 `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	Session       *Session               `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AllowCommitsRequest) Reset() {
+	*x = AllowCommitsRequest{}
+	mi := &file_firn_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AllowCommitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AllowCommitsRequest) ProtoMessage() {}
+
+func (x *AllowCommitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AllowCommitsRequest.ProtoReflect.Descriptor instead.
+func (*AllowCommitsRequest) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *AllowCommitsRequest) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *AllowCommitsRequest) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
 type RegisterTableRequest struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Session          *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -3285,7 +3364,7 @@ type RegisterTableRequest struct {
 
 func (x *RegisterTableRequest) Reset() {
 	*x = RegisterTableRequest{}
-	mi := &file_firn_proto_msgTypes[42]
+	mi := &file_firn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3297,7 +3376,7 @@ func (x *RegisterTableRequest) String() string {
 func (*RegisterTableRequest) ProtoMessage() {}
 
 func (x *RegisterTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[42]
+	mi := &file_firn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3310,7 +3389,7 @@ func (x *RegisterTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterTableRequest.ProtoReflect.Descriptor instead.
 func (*RegisterTableRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{42}
+	return file_firn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RegisterTableRequest) GetSession() *Session {
@@ -3343,7 +3422,7 @@ type OpenUploadRequest struct {
 
 func (x *OpenUploadRequest) Reset() {
 	*x = OpenUploadRequest{}
-	mi := &file_firn_proto_msgTypes[43]
+	mi := &file_firn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3355,7 +3434,7 @@ func (x *OpenUploadRequest) String() string {
 func (*OpenUploadRequest) ProtoMessage() {}
 
 func (x *OpenUploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[43]
+	mi := &file_firn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3368,7 +3447,7 @@ func (x *OpenUploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenUploadRequest.ProtoReflect.Descriptor instead.
 func (*OpenUploadRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{43}
+	return file_firn_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *OpenUploadRequest) GetArrowSchema() []byte {
@@ -3389,7 +3468,7 @@ type OpenUploadResponse struct {
 
 func (x *OpenUploadResponse) Reset() {
 	*x = OpenUploadResponse{}
-	mi := &file_firn_proto_msgTypes[44]
+	mi := &file_firn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3480,7 @@ func (x *OpenUploadResponse) String() string {
 func (*OpenUploadResponse) ProtoMessage() {}
 
 func (x *OpenUploadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[44]
+	mi := &file_firn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3493,7 @@ func (x *OpenUploadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenUploadResponse.ProtoReflect.Descriptor instead.
 func (*OpenUploadResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{44}
+	return file_firn_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *OpenUploadResponse) GetUploadId() string {
@@ -3449,7 +3528,7 @@ type ListUnitsRequest struct {
 
 func (x *ListUnitsRequest) Reset() {
 	*x = ListUnitsRequest{}
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3540,7 @@ func (x *ListUnitsRequest) String() string {
 func (*ListUnitsRequest) ProtoMessage() {}
 
 func (x *ListUnitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3553,7 @@ func (x *ListUnitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsRequest.ProtoReflect.Descriptor instead.
 func (*ListUnitsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{45}
+	return file_firn_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListUnitsRequest) GetAll() bool {
@@ -3524,7 +3603,7 @@ type UnitStatus struct {
 
 func (x *UnitStatus) Reset() {
 	*x = UnitStatus{}
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3536,7 +3615,7 @@ func (x *UnitStatus) String() string {
 func (*UnitStatus) ProtoMessage() {}
 
 func (x *UnitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3549,7 +3628,7 @@ func (x *UnitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitStatus.ProtoReflect.Descriptor instead.
 func (*UnitStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{46}
+	return file_firn_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *UnitStatus) GetJobId() string {
@@ -3712,7 +3791,7 @@ type SendRecord struct {
 
 func (x *SendRecord) Reset() {
 	*x = SendRecord{}
-	mi := &file_firn_proto_msgTypes[47]
+	mi := &file_firn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +3803,7 @@ func (x *SendRecord) String() string {
 func (*SendRecord) ProtoMessage() {}
 
 func (x *SendRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[47]
+	mi := &file_firn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3816,7 @@ func (x *SendRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRecord.ProtoReflect.Descriptor instead.
 func (*SendRecord) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{47}
+	return file_firn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SendRecord) GetRequestId() string {
@@ -3789,7 +3868,7 @@ type OrphansRequest struct {
 
 func (x *OrphansRequest) Reset() {
 	*x = OrphansRequest{}
-	mi := &file_firn_proto_msgTypes[48]
+	mi := &file_firn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3801,7 +3880,7 @@ func (x *OrphansRequest) String() string {
 func (*OrphansRequest) ProtoMessage() {}
 
 func (x *OrphansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[48]
+	mi := &file_firn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3814,7 +3893,7 @@ func (x *OrphansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansRequest.ProtoReflect.Descriptor instead.
 func (*OrphansRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{48}
+	return file_firn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OrphansRequest) GetSession() *Session {
@@ -3866,7 +3945,7 @@ type OrphanFiles struct {
 
 func (x *OrphanFiles) Reset() {
 	*x = OrphanFiles{}
-	mi := &file_firn_proto_msgTypes[49]
+	mi := &file_firn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +3957,7 @@ func (x *OrphanFiles) String() string {
 func (*OrphanFiles) ProtoMessage() {}
 
 func (x *OrphanFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[49]
+	mi := &file_firn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,7 +3970,7 @@ func (x *OrphanFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanFiles.ProtoReflect.Descriptor instead.
 func (*OrphanFiles) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{49}
+	return file_firn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *OrphanFiles) GetJobId() string {
@@ -3959,7 +4038,7 @@ type OrphansResponse struct {
 
 func (x *OrphansResponse) Reset() {
 	*x = OrphansResponse{}
-	mi := &file_firn_proto_msgTypes[50]
+	mi := &file_firn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3971,7 +4050,7 @@ func (x *OrphansResponse) String() string {
 func (*OrphansResponse) ProtoMessage() {}
 
 func (x *OrphansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[50]
+	mi := &file_firn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3984,7 +4063,7 @@ func (x *OrphansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansResponse.ProtoReflect.Descriptor instead.
 func (*OrphansResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{50}
+	return file_firn_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *OrphansResponse) GetJobs() []*OrphanFiles {
@@ -4003,7 +4082,7 @@ type ListUnitsResponse struct {
 
 func (x *ListUnitsResponse) Reset() {
 	*x = ListUnitsResponse{}
-	mi := &file_firn_proto_msgTypes[51]
+	mi := &file_firn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4094,7 @@ func (x *ListUnitsResponse) String() string {
 func (*ListUnitsResponse) ProtoMessage() {}
 
 func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[51]
+	mi := &file_firn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4107,7 @@ func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsResponse.ProtoReflect.Descriptor instead.
 func (*ListUnitsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{51}
+	return file_firn_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListUnitsResponse) GetUnits() []*UnitStatus {
@@ -4054,7 +4133,7 @@ type DriveUnitRequest struct {
 
 func (x *DriveUnitRequest) Reset() {
 	*x = DriveUnitRequest{}
-	mi := &file_firn_proto_msgTypes[52]
+	mi := &file_firn_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4066,7 +4145,7 @@ func (x *DriveUnitRequest) String() string {
 func (*DriveUnitRequest) ProtoMessage() {}
 
 func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[52]
+	mi := &file_firn_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4079,7 +4158,7 @@ func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriveUnitRequest.ProtoReflect.Descriptor instead.
 func (*DriveUnitRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{52}
+	return file_firn_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DriveUnitRequest) GetJobId() string {
@@ -4115,7 +4194,7 @@ var File_firn_proto protoreflect.FileDescriptor
 const file_firn_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"firn.proto\x12\afirn.v1\"\x9e\x02\n" +
+	"firn.proto\x12\afirn.v1\"\xb4\x02\n" +
 	"\x0fRegisterRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x1f\n" +
 	"\vexecutor_id\x18\x02 \x01(\tR\n" +
@@ -4125,7 +4204,8 @@ const file_firn_proto_rawDesc = "" +
 	"\x0eflight_address\x18\x05 \x01(\tR\rflightAddress\x12\x14\n" +
 	"\x05slots\x18\x06 \x01(\rR\x05slots\x12!\n" +
 	"\fmemory_bytes\x18\a \x01(\x03R\vmemoryBytes\x12\x14\n" +
-	"\x05build\x18\b \x01(\tR\x05build\"\xbd\x01\n" +
+	"\x05build\x18\b \x01(\tR\x05build\x12\x14\n" +
+	"\x05holds\x18\t \x03(\tR\x05holds\"\xd1\x01\n" +
 	"\x10RegisterResponse\x12*\n" +
 	"\x11ticket_public_key\x18\x01 \x01(\fR\x0fticketPublicKey\x12!\n" +
 	"\fheartbeat_ms\x18\x02 \x01(\rR\vheartbeatMs\x12\x1a\n" +
@@ -4133,7 +4213,8 @@ const file_firn_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12\x1f\n" +
 	"\vlocal_allow\x18\x05 \x03(\tR\n" +
-	"localAllow\"\xcf\x01\n" +
+	"localAllow\x12\x12\n" +
+	"\x04free\x18\x06 \x03(\tR\x04free\"\xcf\x01\n" +
 	"\x10HeartbeatRequest\x12\x1f\n" +
 	"\vexecutor_id\x18\x01 \x01(\tR\n" +
 	"executorId\x12 \n" +
@@ -4391,7 +4472,7 @@ const file_firn_proto_rawDesc = "" +
 	"\x06tables\x18\x01 \x03(\tR\x06tables\"X\n" +
 	"\x14DescribeTableRequest\x12*\n" +
 	"\asession\x18\x01 \x01(\v2\x10.firn.v1.SessionR\asession\x12\x14\n" +
-	"\x05table\x18\x02 \x01(\tR\x05table\"\xad\x04\n" +
+	"\x05table\x18\x02 \x01(\tR\x05table\"\xd6\x04\n" +
 	"\x10TableDescription\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\tR\x06format\x12\x1a\n" +
@@ -4410,10 +4491,14 @@ const file_firn_proto_rawDesc = "" +
 	"\x05bytes\x18\v \x01(\x03R\x05bytes\x12%\n" +
 	"\x0eformat_version\x18\f \x01(\rR\rformatVersion\x12\x12\n" +
 	"\x04uuid\x18\r \x01(\tR\x04uuid\x12\x1c\n" +
-	"\tsnapshots\x18\x0e \x01(\rR\tsnapshots\x1a=\n" +
+	"\tsnapshots\x18\x0e \x01(\rR\tsnapshots\x12'\n" +
+	"\x0frefuses_commits\x18\x0f \x01(\tR\x0erefusesCommits\x1a=\n" +
 	"\x0fPropertiesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +
+	"\x13AllowCommitsRequest\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x12*\n" +
+	"\asession\x18\x02 \x01(\v2\x10.firn.v1.SessionR\asession\"\x85\x01\n" +
 	"\x14RegisterTableRequest\x12*\n" +
 	"\asession\x18\x01 \x01(\v2\x10.firn.v1.SessionR\asession\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12+\n" +
@@ -4498,7 +4583,7 @@ const file_firn_proto_rawDesc = "" +
 	"\vLaunchTasks\x12\x1b.firn.v1.LaunchTasksRequest\x1a\x1c.firn.v1.LaunchTasksResponse\x12H\n" +
 	"\vCancelTasks\x12\x1b.firn.v1.CancelTasksRequest\x1a\x1c.firn.v1.CancelTasksResponse\x12H\n" +
 	"\vFreeJobData\x12\x1b.firn.v1.FreeJobDataRequest\x1a\x1c.firn.v1.FreeJobDataResponse\x126\n" +
-	"\x05Probe\x12\x15.firn.v1.ProbeRequest\x1a\x16.firn.v1.ProbeResponse2\x98\x06\n" +
+	"\x05Probe\x12\x15.firn.v1.ProbeRequest\x1a\x16.firn.v1.ProbeResponse2\xe1\x06\n" +
 	"\rClientService\x12<\n" +
 	"\aExecute\x12\x17.firn.v1.ExecuteRequest\x1a\x18.firn.v1.ExecuteResponse\x125\n" +
 	"\bWatchJob\x12\x13.firn.v1.JobRequest\x1a\x12.firn.v1.JobStatus0\x01\x121\n" +
@@ -4508,7 +4593,8 @@ const file_firn_proto_rawDesc = "" +
 	"\n" +
 	"ListTables\x12\x1a.firn.v1.ListTablesRequest\x1a\x1b.firn.v1.ListTablesResponse\x12I\n" +
 	"\rDescribeTable\x12\x1d.firn.v1.DescribeTableRequest\x1a\x19.firn.v1.TableDescription\x12I\n" +
-	"\rRegisterTable\x12\x1d.firn.v1.RegisterTableRequest\x1a\x19.firn.v1.TableDescription\x12E\n" +
+	"\rRegisterTable\x12\x1d.firn.v1.RegisterTableRequest\x1a\x19.firn.v1.TableDescription\x12G\n" +
+	"\fAllowCommits\x12\x1c.firn.v1.AllowCommitsRequest\x1a\x19.firn.v1.TableDescription\x12E\n" +
 	"\n" +
 	"OpenUpload\x12\x1a.firn.v1.OpenUploadRequest\x1a\x1b.firn.v1.OpenUploadResponse\x12B\n" +
 	"\tListUnits\x12\x19.firn.v1.ListUnitsRequest\x1a\x1a.firn.v1.ListUnitsResponse\x12:\n" +
@@ -4527,7 +4613,7 @@ func file_firn_proto_rawDescGZIP() []byte {
 	return file_firn_proto_rawDescData
 }
 
-var file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_firn_proto_goTypes = []any{
 	(*RegisterRequest)(nil),      // 0: firn.v1.RegisterRequest
 	(*RegisterResponse)(nil),     // 1: firn.v1.RegisterResponse
@@ -4571,18 +4657,19 @@ var file_firn_proto_goTypes = []any{
 	(*ListTablesResponse)(nil),   // 39: firn.v1.ListTablesResponse
 	(*DescribeTableRequest)(nil), // 40: firn.v1.DescribeTableRequest
 	(*TableDescription)(nil),     // 41: firn.v1.TableDescription
-	(*RegisterTableRequest)(nil), // 42: firn.v1.RegisterTableRequest
-	(*OpenUploadRequest)(nil),    // 43: firn.v1.OpenUploadRequest
-	(*OpenUploadResponse)(nil),   // 44: firn.v1.OpenUploadResponse
-	(*ListUnitsRequest)(nil),     // 45: firn.v1.ListUnitsRequest
-	(*UnitStatus)(nil),           // 46: firn.v1.UnitStatus
-	(*SendRecord)(nil),           // 47: firn.v1.SendRecord
-	(*OrphansRequest)(nil),       // 48: firn.v1.OrphansRequest
-	(*OrphanFiles)(nil),          // 49: firn.v1.OrphanFiles
-	(*OrphansResponse)(nil),      // 50: firn.v1.OrphansResponse
-	(*ListUnitsResponse)(nil),    // 51: firn.v1.ListUnitsResponse
-	(*DriveUnitRequest)(nil),     // 52: firn.v1.DriveUnitRequest
-	nil,                          // 53: firn.v1.TableDescription.PropertiesEntry
+	(*AllowCommitsRequest)(nil),  // 42: firn.v1.AllowCommitsRequest
+	(*RegisterTableRequest)(nil), // 43: firn.v1.RegisterTableRequest
+	(*OpenUploadRequest)(nil),    // 44: firn.v1.OpenUploadRequest
+	(*OpenUploadResponse)(nil),   // 45: firn.v1.OpenUploadResponse
+	(*ListUnitsRequest)(nil),     // 46: firn.v1.ListUnitsRequest
+	(*UnitStatus)(nil),           // 47: firn.v1.UnitStatus
+	(*SendRecord)(nil),           // 48: firn.v1.SendRecord
+	(*OrphansRequest)(nil),       // 49: firn.v1.OrphansRequest
+	(*OrphanFiles)(nil),          // 50: firn.v1.OrphanFiles
+	(*OrphansResponse)(nil),      // 51: firn.v1.OrphansResponse
+	(*ListUnitsResponse)(nil),    // 52: firn.v1.ListUnitsResponse
+	(*DriveUnitRequest)(nil),     // 53: firn.v1.DriveUnitRequest
+	nil,                          // 54: firn.v1.TableDescription.PropertiesEntry
 }
 var file_firn_proto_depIdxs = []int32{
 	6,  // 0: firn.v1.PollWorkResponse.tasks:type_name -> firn.v1.TaskDefinition
@@ -4604,60 +4691,63 @@ var file_firn_proto_depIdxs = []int32{
 	29, // 16: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
 	25, // 17: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
 	25, // 18: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
-	53, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
-	25, // 20: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
-	47, // 21: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
-	25, // 22: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
-	49, // 23: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
-	46, // 24: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
-	25, // 25: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
-	0,  // 26: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
-	2,  // 27: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
-	4,  // 28: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
-	11, // 29: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
-	13, // 30: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
-	15, // 31: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
-	17, // 32: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
-	19, // 33: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
-	21, // 34: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
-	26, // 35: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
-	28, // 36: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
-	28, // 37: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
-	35, // 38: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
-	28, // 39: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
-	38, // 40: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
-	40, // 41: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
-	42, // 42: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
-	43, // 43: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
-	45, // 44: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
-	52, // 45: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
-	48, // 46: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
-	1,  // 47: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
-	3,  // 48: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
-	5,  // 49: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
-	12, // 50: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
-	14, // 51: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
-	16, // 52: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
-	18, // 53: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
-	20, // 54: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
-	22, // 55: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
-	27, // 56: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
-	29, // 57: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
-	29, // 58: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
-	36, // 59: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
-	37, // 60: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
-	39, // 61: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
-	41, // 62: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
-	41, // 63: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
-	44, // 64: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
-	51, // 65: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
-	29, // 66: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
-	50, // 67: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
-	47, // [47:68] is the sub-list for method output_type
-	26, // [26:47] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	54, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
+	25, // 20: firn.v1.AllowCommitsRequest.session:type_name -> firn.v1.Session
+	25, // 21: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
+	48, // 22: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
+	25, // 23: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
+	50, // 24: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
+	47, // 25: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
+	25, // 26: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
+	0,  // 27: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
+	2,  // 28: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
+	4,  // 29: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
+	11, // 30: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
+	13, // 31: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
+	15, // 32: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
+	17, // 33: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
+	19, // 34: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
+	21, // 35: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
+	26, // 36: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
+	28, // 37: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
+	28, // 38: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
+	35, // 39: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
+	28, // 40: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
+	38, // 41: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
+	40, // 42: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
+	43, // 43: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
+	42, // 44: firn.v1.ClientService.AllowCommits:input_type -> firn.v1.AllowCommitsRequest
+	44, // 45: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
+	46, // 46: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
+	53, // 47: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
+	49, // 48: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
+	1,  // 49: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
+	3,  // 50: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
+	5,  // 51: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
+	12, // 52: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
+	14, // 53: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
+	16, // 54: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
+	18, // 55: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
+	20, // 56: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
+	22, // 57: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
+	27, // 58: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
+	29, // 59: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
+	29, // 60: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
+	36, // 61: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
+	37, // 62: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
+	39, // 63: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
+	41, // 64: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
+	41, // 65: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
+	41, // 66: firn.v1.ClientService.AllowCommits:output_type -> firn.v1.TableDescription
+	45, // 67: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
+	52, // 68: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
+	29, // 69: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
+	51, // 70: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
+	49, // [49:71] is the sub-list for method output_type
+	27, // [27:49] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_firn_proto_init() }
@@ -4671,7 +4761,7 @@ func file_firn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firn_proto_rawDesc), len(file_firn_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   54,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -522,6 +522,7 @@ const (
 	ClientService_ListTables_FullMethodName    = "/firn.v1.ClientService/ListTables"
 	ClientService_DescribeTable_FullMethodName = "/firn.v1.ClientService/DescribeTable"
 	ClientService_RegisterTable_FullMethodName = "/firn.v1.ClientService/RegisterTable"
+	ClientService_AllowCommits_FullMethodName  = "/firn.v1.ClientService/AllowCommits"
 	ClientService_OpenUpload_FullMethodName    = "/firn.v1.ClientService/OpenUpload"
 	ClientService_ListUnits_FullMethodName     = "/firn.v1.ClientService/ListUnits"
 	ClientService_DriveUnit_FullMethodName     = "/firn.v1.ClientService/DriveUnit"
@@ -543,6 +544,8 @@ type ClientServiceClient interface {
 	ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error)
 	DescribeTable(ctx context.Context, in *DescribeTableRequest, opts ...grpc.CallOption) (*TableDescription, error)
 	RegisterTable(ctx context.Context, in *RegisterTableRequest, opts ...grpc.CallOption) (*TableDescription, error)
+	// AllowCommits lets commits through to a table again that has lost tokens.
+	AllowCommits(ctx context.Context, in *AllowCommitsRequest, opts ...grpc.CallOption) (*TableDescription, error)
 	// OpenUpload names an executor to put a stream of Arrow batches on. The
 	// upload's name can be used as a table in the statements of the same client:
 	// firn_upload."<id>".
@@ -652,6 +655,16 @@ func (c *clientServiceClient) RegisterTable(ctx context.Context, in *RegisterTab
 	return out, nil
 }
 
+func (c *clientServiceClient) AllowCommits(ctx context.Context, in *AllowCommitsRequest, opts ...grpc.CallOption) (*TableDescription, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TableDescription)
+	err := c.cc.Invoke(ctx, ClientService_AllowCommits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clientServiceClient) OpenUpload(ctx context.Context, in *OpenUploadRequest, opts ...grpc.CallOption) (*OpenUploadResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(OpenUploadResponse)
@@ -707,6 +720,8 @@ type ClientServiceServer interface {
 	ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error)
 	DescribeTable(context.Context, *DescribeTableRequest) (*TableDescription, error)
 	RegisterTable(context.Context, *RegisterTableRequest) (*TableDescription, error)
+	// AllowCommits lets commits through to a table again that has lost tokens.
+	AllowCommits(context.Context, *AllowCommitsRequest) (*TableDescription, error)
 	// OpenUpload names an executor to put a stream of Arrow batches on. The
 	// upload's name can be used as a table in the statements of the same client:
 	// firn_upload."<id>".
@@ -750,6 +765,9 @@ func (UnimplementedClientServiceServer) DescribeTable(context.Context, *Describe
 }
 func (UnimplementedClientServiceServer) RegisterTable(context.Context, *RegisterTableRequest) (*TableDescription, error) {
 	return nil, status.Error(codes.Unimplemented, "method RegisterTable not implemented")
+}
+func (UnimplementedClientServiceServer) AllowCommits(context.Context, *AllowCommitsRequest) (*TableDescription, error) {
+	return nil, status.Error(codes.Unimplemented, "method AllowCommits not implemented")
 }
 func (UnimplementedClientServiceServer) OpenUpload(context.Context, *OpenUploadRequest) (*OpenUploadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method OpenUpload not implemented")
@@ -921,6 +939,24 @@ func _ClientService_RegisterTable_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_AllowCommits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AllowCommitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).AllowCommits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_AllowCommits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).AllowCommits(ctx, req.(*AllowCommitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClientService_OpenUpload_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(OpenUploadRequest)
 	if err := dec(in); err != nil {
@@ -1027,6 +1063,10 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RegisterTable",
 			Handler:    _ClientService_RegisterTable_Handler,
+		},
+		{
+			MethodName: "AllowCommits",
+			Handler:    _ClientService_AllowCommits_Handler,
 		},
 		{
 			MethodName: "OpenUpload",

@@ -1,0 +1,60 @@
+package journaltest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/scheduler/journal"
+)
+
+func testStripped(t *testing.T, j journal.Journal) {
+	ctx := t.Context()
+	marked := func(want ...string) []journal.Stripped {
+		t.Helper()
+		all, err := j.Stripped(ctx)
+		must(t, err)
+		if len(all) != len(want) {
+			t.Fatalf("%+v, want those of %v", all, want)
+		}
+		for i, s := range all {
+			if s.JobID != want[i] || s.At.IsZero() {
+				t.Fatalf("%+v, want that of %s", s, want[i])
+			}
+		}
+		return all
+	}
+	marked()
+	s := journal.Stripped{TableUUID: "uuid", Table: commit.TableName{Catalog: "lake", Namespace: []string{"a", "b"}, Name: "t"}, JobID: "j-1", SnapshotID: "9223372036854775807"}
+	must(t, j.Strip(ctx, s))
+	again := s
+	again.JobID = "j-2"
+	must(t, j.Strip(ctx, again)) // the first one stays
+	if got := marked("j-1")[0]; got.TableUUID != s.TableUUID || got.Table.String() != s.Table.String() || got.SnapshotID != s.SnapshotID {
+		t.Fatalf("%+v, want %+v", got, s)
+	}
+	must(t, j.Unstrip(ctx, "another"))
+	marked("j-1")
+	must(t, j.Unstrip(ctx, "uuid"))
+	marked()
+	must(t, j.Strip(ctx, again))
+	marked("j-2")
+}
+
+func testUploads(t *testing.T, j journal.Journal) {
+	ctx := t.Context()
+	u := journal.Upload{ID: "u-1", Attempt: "a-1", Executor: "e-1", Incarnation: "i-1", Columns: []byte(`[]`), Expires: at}
+	other := u
+	other.ID, other.Expires = "u-2", at.Add(time.Hour)
+	must(t, j.Write(ctx, journal.Batch{Uploads: []journal.Upload{u, other}}))
+	all, err := j.Uploads(ctx)
+	must(t, err)
+	if len(all) != 2 || all[0].Executor != "e-1" || all[0].Incarnation != "i-1" || all[0].Attempt != "a-1" || string(all[0].Columns) != "[]" ||
+		!all[0].Expires.Equal(at) || all[1].ID != "u-2" {
+		t.Fatalf("%+v", all)
+	}
+	must(t, j.Write(ctx, journal.Batch{Freed: []string{"u-1", "nobody's"}}))
+	if all, err = j.Uploads(ctx); err != nil || len(all) != 1 || all[0].ID != "u-2" {
+		t.Fatalf("%+v, %v", all, err)
+	}
+}
