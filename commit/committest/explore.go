@@ -59,6 +59,9 @@ type Exploration struct {
 	// DepthFirst needs little memory for states without number, and a violation
 	// that it finds has some trace, not a shortest one.
 	DepthFirst bool
+	// Plain explores each state as it is, also those that go on like another one
+	// (see reduce): for comparing the two.
+	Plain bool
 	// Break breaks what surrounds the machines.
 	Break Break
 	// New makes the machines; commit.NewMachine when nil.
@@ -221,13 +224,15 @@ func (x *explorer) rows() int {
 
 func (x *explorer) expand(f found) {
 	moves := 0
-	x.moves(f.w, func(step string, n *world) {
-		moves++
-		x.res.Steps++
-		if x.res.Violation == "" {
-			x.visit(n, &way{f.way, step, f.way.long + 1})
-		}
-	})
+	if x.Plain || !x.settled(f.w) {
+		x.moves(f.w, func(step string, n *world) {
+			moves++
+			x.res.Steps++
+			if x.res.Violation == "" {
+				x.visit(n, &way{f.way, step, f.way.long + 1})
+			}
+		})
+	}
 	if moves == 0 && x.res.Violation == "" {
 		for j := range x.rows() {
 			r := f.w.rows[j]
@@ -240,6 +245,9 @@ func (x *explorer) expand(f found) {
 }
 
 func (x *explorer) visit(w *world, way *way) {
+	if !x.Plain {
+		x.reduce(w)
+	}
 	x.buf = x.encode(w, x.buf[:0])
 	h := maphash.Bytes(x.seed, x.buf)
 	if _, ok := x.seen[h]; ok {

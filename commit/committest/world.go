@@ -170,8 +170,8 @@ func (x *explorer) encode(w *world, b []byte) []byte {
 	b = append(append(b, 0xff), w.air...)
 	for _, p := range w.procs {
 		b = append(b, 0xff, p.epoch, bits(p.checked, p.machine != nil))
-		if p.machine == nil || p.epoch == 0 {
-			continue
+		if len(p.todo) == 0 {
+			continue // it is done, or never began
 		}
 		b = p.machine.AppendState(b, readCode)
 		for _, a := range p.todo {
