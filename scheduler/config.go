@@ -101,7 +101,8 @@ type Config struct {
 	// leaving them to the next process. For clusters that end with their client.
 	EndJobs bool
 	// PlanSlots and RootSlots bound how many jobs plan and how many roots run at
-	// the same time (8 and 16).
+	// the same time (8 and 16). A root that waits for its table counts only if its
+	// manifest is large.
 	PlanSlots, RootSlots int
 	// MaxResult bounds the inline result of a root in bytes (16 MiB). It is
 	// checked before the commit, never after.

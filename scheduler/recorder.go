@@ -47,8 +47,14 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 		target := c.(*plan.Commit).Target
 		sealed.SchemaJSON, sealed.SpecJSON = target.SchemaJSON, target.SpecJSON
 	}
-	if err := r.s.journal.Seal(ctx, sealed, manifest); err != nil || !isRun || run.uncounted == nil {
+	if err := r.s.journal.Seal(ctx, sealed, manifest); err != nil || !isRun {
 		return err
+	}
+	if len(manifest) <= heldBesides {
+		run.leave()
+	}
+	if run.uncounted == nil {
+		return nil
 	}
 	// What is counted as sent is past its point of no return.
 	if err := r.s.journal.Lost(ctx, u.JobID, lostRecord(*run.uncounted)); err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -41,13 +42,21 @@ type rootRun struct {
 	uncounted *commit.Request
 	// verified is what a dry run stopped with.
 	verified *commit.Unit
+	// leave gives the root's place to the next one. It may be called again.
+	leave func()
 }
+
+// heldBesides is the size of a sealed unit's manifest, in bytes, up to which its
+// root waits for the table without a place of its own: a table that can't be
+// reached doesn't hold up others then, and more units gather for one request. The
+// files of larger ones take too much memory.
+const heldBesides = 64 << 10
 
 // errDryRun ends a dry run where its commit would be sealed.
 var errDryRun = errors.New("the dry run ends here")
 
 // startRoot runs the root on a goroutine of its own; the pool bounds how many
-// run. A job that ends while its root waits for a place never runs it.
+// run until they wait for their table. A job that ends while its root waits for a place never runs it.
 func (s *Scheduler) startRoot(j *job, a graph.RunSchedulerRoot) {
 	ctx, stop := context.WithCancel(s.life)
 	j.rootEpoch, j.stopRoot = a.Epoch, stop
@@ -71,7 +80,8 @@ func (s *Scheduler) startRoot(j *job, a graph.RunSchedulerRoot) {
 		defer stop()
 		select {
 		case s.rootSlots <- struct{}{}:
-			defer func() { <-s.rootSlots }()
+			r.leave = sync.OnceFunc(func() { <-s.rootSlots })
+			defer r.leave()
 		case <-ctx.Done():
 			return
 		}

@@ -89,6 +89,26 @@ func TestRoot29_CancelledJobFreedAfterTheRootStopped(t *testing.T) {
 	wantState(t, h.get(id), graph.Cancelled, commit.CommitNone)
 }
 
+// A root whose unit is sealed waits for its table without a place in the pool:
+// one that can't be reached must not hold up the roots of all others.
+func TestWaitingForTheTableTakesNoPlace(t *testing.T) {
+	h := start(t, func(c *Config) { c.RootSlots = 1 })
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	hold := newStop()
+	h.catalogs.set(func() { h.catalogs.send = hold.wait })
+	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
+	receive(t, hold.arrived, "send")
+	if n := len(h.s.rootSlots); n != 0 {
+		t.Fatalf("a commit under way takes %d places", n)
+	}
+	close(hold.release)
+	wantState(t, h.wait(id), graph.Succeeded, commit.CommitCommitted)
+	h.s.roots.Wait()
+	if n := len(h.s.rootSlots); n != 0 {
+		t.Fatalf("%d places are taken by nobody", n)
+	}
+}
+
 // countedCommitter counts the roots that got as far as the committer.
 type countedCommitter struct {
 	Committer
