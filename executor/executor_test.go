@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -294,6 +295,27 @@ func TestShuttingDownIsSaid(t *testing.T) {
 	}
 	if !last.GetLeft() || len(last.GetRunningAttempts()) != 0 {
 		t.Errorf("the last word is %v", last)
+	}
+}
+
+// The scheduler asks for it once; all heartbeats from then on say so, also to one
+// that never asked.
+func TestDrainIsAskedFor(t *testing.T) {
+	s := newScheduler(t, "push")
+	var asked atomic.Bool
+	s.onHeartbeat = func(*firnpb.HeartbeatRequest) *firnpb.HeartbeatResponse {
+		return &firnpb.HeartbeatResponse{Known: true, Drain: asked.CompareAndSwap(false, true)}
+	}
+	h := start(t, s, nil)
+	h.launch(t, def(t, "a-1", query("block")))
+	for range 2 {
+		hb := <-s.heartbeats
+		for !hb.GetDraining() {
+			hb = <-s.heartbeats
+		}
+		if hb.GetLeft() || !slices.Equal(hb.GetRunningAttempts(), []string{"a-1"}) {
+			t.Errorf("while a task runs: %v", hb)
+		}
 	}
 }
 

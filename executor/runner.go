@@ -260,10 +260,8 @@ func (r *runner) stop(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	r.mu.Lock()
-	if len(r.active) > 0 {
-		r.log.LogAttrs(ctx, slog.LevelWarn, "cancelling tasks to shut down", slog.Int("tasks", len(r.active)))
-	}
-	for _, a := range r.active {
+	for id, a := range r.active {
+		r.log.LogAttrs(ctx, slog.LevelWarn, "task cancelled to shut down", slog.String("job_id", a.job), slog.String("attempt_id", id))
 		a.cancel(errShutdown)
 	}
 	r.mu.Unlock()

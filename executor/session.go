@@ -194,6 +194,10 @@ func (s *session) beat(ctx context.Context, running func() []string, free func()
 			s.rejoin(ctx)
 		default:
 			cancel(resp.GetCancelAttempts())
+			if resp.GetDrain() && !s.draining.Load() {
+				s.log.LogAttrs(ctx, slog.LevelInfo, "draining: no more tasks are taken")
+				s.drain(ctx)
+			}
 		}
 	}
 }

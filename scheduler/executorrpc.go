@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -70,10 +72,81 @@ func (s *Scheduler) Heartbeat(ctx context.Context, r *firnpb.HeartbeatRequest) (
 				return
 			}
 			e.draining = r.GetDraining()
+			resp.Drain = e.drain
 			resp.CancelAttempts = s.heartbeat(e, r.GetRunningAttempts())
 		}
 	})
 	return resp, err
+}
+
+// ListExecutors implements firnpb.ClientServiceServer.
+func (s *Scheduler) ListExecutors(ctx context.Context, _ *firnpb.ListExecutorsRequest) (*firnpb.ListExecutorsResponse, error) {
+	resp := &firnpb.ListExecutorsResponse{}
+	err := s.loop.call(ctx, func() {
+		for _, id := range slices.Sorted(maps.Keys(s.state.executors)) {
+			resp.Executors = append(resp.Executors, s.executorStatus(s.state.executors[id]))
+		}
+	})
+	return resp, err
+}
+
+// DrainExecutor implements firnpb.ClientServiceServer.
+func (s *Scheduler) DrainExecutor(ctx context.Context, r *firnpb.DrainExecutorRequest) (*firnpb.ExecutorStatus, error) {
+	var st *firnpb.ExecutorStatus
+	if err := s.loop.call(ctx, func() {
+		if e := s.state.executors[r.GetExecutorId()]; e != nil {
+			e.drain = true
+			st = s.executorStatus(e)
+			s.log.Info("executor drains", slog.String("executor", e.id), slog.Int("running", len(e.running)))
+		}
+	}); err != nil {
+		return nil, err
+	}
+	if st == nil {
+		return nil, &commit.Error{
+			Code: commit.CodeExecutorNotFound, Op: "drain executor", Object: r.GetExecutorId(), Cause: errors.New("the scheduler knows no such executor"),
+			Hint: "`firn executor list` shows those there are.",
+		}
+	}
+	return st, nil
+}
+
+func (s *Scheduler) executorStatus(e *executor) *firnpb.ExecutorStatus {
+	st := &firnpb.ExecutorStatus{
+		ExecutorId: e.id, State: "ready", Address: e.control, Slots: uint32(e.slots), Running: uint32(len(e.running)), MemoryBytes: e.memory,
+		Holds: s.holds(e), SeenUnixMs: millis(e.seen),
+	}
+	switch {
+	case e.returning:
+		st.State = "returning"
+	case e.stays():
+	case len(e.running) == 0 && len(st.Holds) == 0:
+		st.State = "drained"
+	default:
+		st.State = "draining"
+	}
+	return st
+}
+
+// holds lists what may still be read of an executor's disk: the output of running
+// jobs, up to their seal, the rows of SELECTs, and uploads.
+func (s *Scheduler) holds(e *executor) []string {
+	var all []string
+	for _, j := range s.jobsInOrder() {
+		needed := j.hasEnded() && j.resultOn(e.id)
+		if j.graph != nil && !j.hasEnded() && !j.graph.Sealed() {
+			needed = slices.ContainsFunc(j.graph.Runs(), func(r graph.TaskRun) bool { return r.Done && r.Executor == e.id })
+		}
+		if needed {
+			all = append(all, j.id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.state.uploads)) {
+		if s.state.uploads[id].executor == e.id {
+			all = append(all, id)
+		}
+	}
+	return all
 }
 
 // PollWork implements firnpb.SchedulerServiceServer.

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/speculation"
 )
 
 func registration(id, incarnation string) *firnpb.RegisterRequest {
@@ -162,6 +164,72 @@ func TestDrainingAndLeaving(t *testing.T) {
 	}
 	if say(true); say(false) {
 		t.Error("an executor that has left is still known")
+	}
+}
+
+// An executor that is to drain gets nothing new, and is drained when its tasks have
+// ended and nobody can read what it holds any more.
+func TestDrain(t *testing.T) {
+	h := start(t, func(c *Config) { c.Speculation = &speculation.Policy{} })
+	hold := newStop()
+	var e1 *fakeExecutor
+	e1 = startExecutor(t, h.s, executorOptions{id: "e1", slots: parts, task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+		if d.GetTask() == 0 {
+			hold.wait()
+		}
+		return e1.succeed(d, n)
+	}})
+	id := h.submit(&firnpb.ExecuteRequest{Sql: "INSERT INTO mem.ns.t SELECT 2"})
+	receive(t, hold.arrived, "task")
+	h.waitUntil(id, func(st *firnpb.JobStatus) bool { return st.GetStages()[0].GetTasksDone() == parts-1 })
+	drain := func() *firnpb.ExecutorStatus {
+		st, err := h.client.DrainExecutor(t.Context(), &firnpb.DrainExecutorRequest{ExecutorId: "e1"})
+		must(t, err)
+		return st
+	}
+	if st := drain(); st.GetState() != "draining" || st.GetRunning() != 1 || !slices.Equal(st.GetHolds(), []string{id}) {
+		t.Fatalf("%v", st)
+	}
+	hb, err := h.s.Heartbeat(t.Context(), &firnpb.HeartbeatRequest{ExecutorId: "e1", Incarnation: e1.incarnation})
+	must(t, err)
+	if !hb.GetDrain() {
+		t.Error("the executor isn't told")
+	}
+	startExecutor(t, h.s, executorOptions{id: "e2"})
+	close(hold.release)
+	wantState(t, h.wait(id), graph.Succeeded, commit.CommitCommitted)
+	if n := len(e1.launched); n != parts {
+		t.Errorf("%d tasks of it ran on the executor that drains", n)
+	}
+	if st := drain(); st.GetState() != "drained" {
+		t.Fatalf("%v", st)
+	}
+	all, err := h.client.ListExecutors(t.Context(), &firnpb.ListExecutorsRequest{})
+	must(t, err)
+	if e := all.GetExecutors(); len(e) != 2 || e[0].GetState() != "drained" || e[1].GetState() != "ready" || e[1].GetSlots() != 2 {
+		t.Fatalf("%v", e)
+	}
+	_, err = h.client.DrainExecutor(t.Context(), &firnpb.DrainExecutorRequest{ExecutorId: "e9"})
+	wantCode(t, wire.FromStatus(err), commit.CodeExecutorNotFound, "e9")
+}
+
+// The rows of a SELECT stay readable until they expire.
+func TestDrainWaitsForReaders(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	st := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1"})
+	wantState(t, st, graph.Succeeded, commit.CommitNone)
+	e, err := h.client.DrainExecutor(t.Context(), &firnpb.DrainExecutorRequest{ExecutorId: "e1"})
+	must(t, err)
+	if e.GetState() != "draining" || !slices.Equal(e.GetHolds(), []string{st.GetJobId()}) {
+		t.Fatalf("%v", e)
+	}
+	must(t, h.s.loop.call(t.Context(), func() {
+		h.s.expire(h.s.state.jobs[st.GetJobId()])
+		delete(h.s.state.jobs, st.GetJobId())
+	}))
+	if e, err = h.client.DrainExecutor(t.Context(), &firnpb.DrainExecutorRequest{ExecutorId: "e1"}); err != nil || e.GetState() != "drained" {
+		t.Fatalf("%v, %v", e, err)
 	}
 }
 

@@ -29,6 +29,8 @@ type executor struct {
 	seen            time.Time
 	// draining: it takes no more tasks, and leaves when those it has have ended.
 	draining bool
+	// drain: it is to drain, and doesn't say yet that it does.
+	drain bool
 	// returning: an earlier process of the scheduler knew it, and it hasn't
 	// registered with this one yet. What it holds may still be there.
 	returning bool
@@ -45,7 +47,7 @@ type executor struct {
 }
 
 // stays says whether the executor may be given something new.
-func (e *executor) stays() bool { return !e.draining && !e.returning }
+func (e *executor) stays() bool { return !e.draining && !e.drain && !e.returning }
 
 // free is how many more tasks the executor takes.
 func (e *executor) free() int {
@@ -180,7 +182,7 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 // ExecutorReturn. A root that reads goes on: it may have copies of all it needs.
 func (s *Scheduler) failDeserted(now time.Time) {
 	for _, e := range s.state.executors {
-		if !e.draining || len(e.running) > 0 {
+		if e.stays() || e.returning || len(e.running) > 0 {
 			s.state.deserted = time.Time{}
 			return
 		}

@@ -224,6 +224,7 @@ func (s *Scheduler) Close(ctx context.Context) error {
 		for _, j := range open {
 			s.awaitSettled(ctx, j)
 		}
+		s.tellLeft(ctx, open)
 	}
 	close(s.leave)
 	stopped := make(chan struct{})
@@ -274,6 +275,21 @@ func (s *Scheduler) awaitSettled(ctx context.Context, j *job) {
 			return
 		}
 	}
+}
+
+// tellLeft says which jobs a Close that was cut short leaves in the middle of their
+// commit.
+func (s *Scheduler) tellLeft(ctx context.Context, jobs []*job) {
+	if ctx.Err() == nil {
+		return
+	}
+	_ = s.loop.call(context.WithoutCancel(ctx), func() {
+		for _, j := range jobs {
+			if !j.isPublished() {
+				s.log.Warn("commit left to the next process", slog.String("job_id", j.id), slog.String("table", j.table), slog.String("commit", string(j.commitState())))
+			}
+		}
+	})
 }
 
 // closeGrace is how long Close waits for peers to end their calls.

@@ -125,11 +125,12 @@ func background(ts *testscript.TestScript, neg bool, args []string) *bufio.Reade
 func start(ts *testscript.TestScript, neg bool, args []string) {
 	stdout := background(ts, neg, args)
 	line, err := stdout.ReadString('\n')
-	var ready struct{ Address string }
+	var ready struct{ Address, ID string }
 	if err != nil || json.Unmarshal([]byte(line), &ready) != nil || ready.Address == "" {
 		ts.Fatalf("%s isn't ready: %q, %v\n%s", args[0], line, err, ts.ReadFile(args[0]+".log"))
 	}
 	ts.Setenv(args[0], ready.Address)
+	ts.Setenv(args[0]+"_ID", ready.ID)
 }
 
 // startSQL waits until the embedded cluster is up and the statement is sent.

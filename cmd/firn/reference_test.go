@@ -47,7 +47,7 @@ func exitCodesTable() string {
 }
 
 func describe(b *bytes.Buffer, cmd *cobra.Command) {
-	if cmd.Runnable() && !cmd.HasSubCommands() {
+	if cmd.Runnable() && (!cmd.HasSubCommands() || strings.Contains(cmd.Use, " ")) { // a group is a word
 		fmt.Fprintf(b, "## %s\n\n%s.\n\n", cmd.CommandPath(), strings.TrimSuffix(cmd.Short, "."))
 		if cmd.Long != "" {
 			fmt.Fprintf(b, "%s\n\n", strings.TrimSpace(cmd.Long))

@@ -122,6 +122,7 @@ When it has registered it prints one line of JSON to stdout:
 	serverTLS(cmd, &cfg.TLS, &cfg.AllowPlaintext)
 	tokenFlag(cmd, &tokenFile)
 	logFlags(cmd, "info", "json")
+	cmd.AddCommand(a.executorListCommand(), a.executorDrainCommand())
 	return cmd
 }
 

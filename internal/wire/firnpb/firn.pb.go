@@ -313,8 +313,11 @@ type HeartbeatResponse struct {
 	// register again.
 	Known          bool     `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
 	CancelAttempts []string `protobuf:"bytes,2,rep,name=cancel_attempts,json=cancelAttempts,proto3" json:"cancel_attempts,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// drain: somebody asked for it. The executor says so in its heartbeats from now
+	// on, also to a scheduler that has started again.
+	Drain         bool `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatResponse) Reset() {
@@ -359,6 +362,13 @@ func (x *HeartbeatResponse) GetCancelAttempts() []string {
 		return x.CancelAttempts
 	}
 	return nil
+}
+
+func (x *HeartbeatResponse) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
 }
 
 type PollWorkRequest struct {
@@ -4073,6 +4083,233 @@ func (x *OrphansResponse) GetJobs() []*OrphanFiles {
 	return nil
 }
 
+type ListExecutorsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExecutorsRequest) Reset() {
+	*x = ListExecutorsRequest{}
+	mi := &file_firn_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExecutorsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExecutorsRequest) ProtoMessage() {}
+
+func (x *ListExecutorsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExecutorsRequest.ProtoReflect.Descriptor instead.
+func (*ListExecutorsRequest) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{52}
+}
+
+type ListExecutorsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Executors     []*ExecutorStatus      `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExecutorsResponse) Reset() {
+	*x = ListExecutorsResponse{}
+	mi := &file_firn_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExecutorsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExecutorsResponse) ProtoMessage() {}
+
+func (x *ListExecutorsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExecutorsResponse.ProtoReflect.Descriptor instead.
+func (*ListExecutorsResponse) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ListExecutorsResponse) GetExecutors() []*ExecutorStatus {
+	if x != nil {
+		return x.Executors
+	}
+	return nil
+}
+
+type DrainExecutorRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecutorId    string                 `protobuf:"bytes,1,opt,name=executor_id,json=executorId,proto3" json:"executor_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainExecutorRequest) Reset() {
+	*x = DrainExecutorRequest{}
+	mi := &file_firn_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainExecutorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainExecutorRequest) ProtoMessage() {}
+
+func (x *DrainExecutorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainExecutorRequest.ProtoReflect.Descriptor instead.
+func (*DrainExecutorRequest) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *DrainExecutorRequest) GetExecutorId() string {
+	if x != nil {
+		return x.ExecutorId
+	}
+	return ""
+}
+
+type ExecutorStatus struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ExecutorId string                 `protobuf:"bytes,1,opt,name=executor_id,json=executorId,proto3" json:"executor_id,omitempty"`
+	// state: ready, draining, drained (nothing is lost if it stops), or returning
+	// (an earlier process of the scheduler knew it, and it is waited for).
+	State       string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Address     string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // control, host:port
+	Slots       uint32 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"`
+	Running     uint32 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"` // attempts
+	MemoryBytes int64  `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// holds are the jobs, and uploads, that may still read what it has on its disk.
+	Holds         []string `protobuf:"bytes,7,rep,name=holds,proto3" json:"holds,omitempty"`
+	SeenUnixMs    int64    `protobuf:"varint,8,opt,name=seen_unix_ms,json=seenUnixMs,proto3" json:"seen_unix_ms,omitempty"` // its last heartbeat
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecutorStatus) Reset() {
+	*x = ExecutorStatus{}
+	mi := &file_firn_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecutorStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecutorStatus) ProtoMessage() {}
+
+func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecutorStatus.ProtoReflect.Descriptor instead.
+func (*ExecutorStatus) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *ExecutorStatus) GetExecutorId() string {
+	if x != nil {
+		return x.ExecutorId
+	}
+	return ""
+}
+
+func (x *ExecutorStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ExecutorStatus) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ExecutorStatus) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *ExecutorStatus) GetRunning() uint32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *ExecutorStatus) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *ExecutorStatus) GetHolds() []string {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *ExecutorStatus) GetSeenUnixMs() int64 {
+	if x != nil {
+		return x.SeenUnixMs
+	}
+	return 0
+}
+
 type ListUnitsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Units         []*UnitStatus          `protobuf:"bytes,1,rep,name=units,proto3" json:"units,omitempty"`
@@ -4082,7 +4319,7 @@ type ListUnitsResponse struct {
 
 func (x *ListUnitsResponse) Reset() {
 	*x = ListUnitsResponse{}
-	mi := &file_firn_proto_msgTypes[52]
+	mi := &file_firn_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4094,7 +4331,7 @@ func (x *ListUnitsResponse) String() string {
 func (*ListUnitsResponse) ProtoMessage() {}
 
 func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[52]
+	mi := &file_firn_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4107,7 +4344,7 @@ func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsResponse.ProtoReflect.Descriptor instead.
 func (*ListUnitsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{52}
+	return file_firn_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListUnitsResponse) GetUnits() []*UnitStatus {
@@ -4133,7 +4370,7 @@ type DriveUnitRequest struct {
 
 func (x *DriveUnitRequest) Reset() {
 	*x = DriveUnitRequest{}
-	mi := &file_firn_proto_msgTypes[53]
+	mi := &file_firn_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4145,7 +4382,7 @@ func (x *DriveUnitRequest) String() string {
 func (*DriveUnitRequest) ProtoMessage() {}
 
 func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[53]
+	mi := &file_firn_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4158,7 +4395,7 @@ func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriveUnitRequest.ProtoReflect.Descriptor instead.
 func (*DriveUnitRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{53}
+	return file_firn_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DriveUnitRequest) GetJobId() string {
@@ -4223,10 +4460,11 @@ const file_firn_proto_rawDesc = "" +
 	"\n" +
 	"free_slots\x18\x04 \x01(\rR\tfreeSlots\x12\x1a\n" +
 	"\bdraining\x18\x05 \x01(\bR\bdraining\x12\x12\n" +
-	"\x04left\x18\x06 \x01(\bR\x04left\"R\n" +
+	"\x04left\x18\x06 \x01(\bR\x04left\"h\n" +
 	"\x11HeartbeatResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12'\n" +
-	"\x0fcancel_attempts\x18\x02 \x03(\tR\x0ecancelAttempts\"\x8c\x01\n" +
+	"\x0fcancel_attempts\x18\x02 \x03(\tR\x0ecancelAttempts\x12\x14\n" +
+	"\x05drain\x18\x03 \x01(\bR\x05drain\"\x8c\x01\n" +
 	"\x0fPollWorkRequest\x12\x1f\n" +
 	"\vexecutor_id\x18\x01 \x01(\tR\n" +
 	"executorId\x12 \n" +
@@ -4565,7 +4803,24 @@ const file_firn_proto_rawDesc = "" +
 	"\x03why\x18\a \x01(\tR\x03why\x12\x12\n" +
 	"\x04more\x18\b \x01(\x04R\x04more\";\n" +
 	"\x0fOrphansResponse\x12(\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x14.firn.v1.OrphanFilesR\x04jobs\">\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x14.firn.v1.OrphanFilesR\x04jobs\"\x16\n" +
+	"\x14ListExecutorsRequest\"N\n" +
+	"\x15ListExecutorsResponse\x125\n" +
+	"\texecutors\x18\x01 \x03(\v2\x17.firn.v1.ExecutorStatusR\texecutors\"7\n" +
+	"\x14DrainExecutorRequest\x12\x1f\n" +
+	"\vexecutor_id\x18\x01 \x01(\tR\n" +
+	"executorId\"\xec\x01\n" +
+	"\x0eExecutorStatus\x12\x1f\n" +
+	"\vexecutor_id\x18\x01 \x01(\tR\n" +
+	"executorId\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05slots\x18\x04 \x01(\rR\x05slots\x12\x18\n" +
+	"\arunning\x18\x05 \x01(\rR\arunning\x12!\n" +
+	"\fmemory_bytes\x18\x06 \x01(\x03R\vmemoryBytes\x12\x14\n" +
+	"\x05holds\x18\a \x03(\tR\x05holds\x12 \n" +
+	"\fseen_unix_ms\x18\b \x01(\x03R\n" +
+	"seenUnixMs\">\n" +
 	"\x11ListUnitsResponse\x12)\n" +
 	"\x05units\x18\x01 \x03(\v2\x13.firn.v1.UnitStatusR\x05units\"\x83\x01\n" +
 	"\x10DriveUnitRequest\x12\x15\n" +
@@ -4583,7 +4838,7 @@ const file_firn_proto_rawDesc = "" +
 	"\vLaunchTasks\x12\x1b.firn.v1.LaunchTasksRequest\x1a\x1c.firn.v1.LaunchTasksResponse\x12H\n" +
 	"\vCancelTasks\x12\x1b.firn.v1.CancelTasksRequest\x1a\x1c.firn.v1.CancelTasksResponse\x12H\n" +
 	"\vFreeJobData\x12\x1b.firn.v1.FreeJobDataRequest\x1a\x1c.firn.v1.FreeJobDataResponse\x126\n" +
-	"\x05Probe\x12\x15.firn.v1.ProbeRequest\x1a\x16.firn.v1.ProbeResponse2\xe1\x06\n" +
+	"\x05Probe\x12\x15.firn.v1.ProbeRequest\x1a\x16.firn.v1.ProbeResponse2\xfa\a\n" +
 	"\rClientService\x12<\n" +
 	"\aExecute\x12\x17.firn.v1.ExecuteRequest\x1a\x18.firn.v1.ExecuteResponse\x125\n" +
 	"\bWatchJob\x12\x13.firn.v1.JobRequest\x1a\x12.firn.v1.JobStatus0\x01\x121\n" +
@@ -4599,7 +4854,9 @@ const file_firn_proto_rawDesc = "" +
 	"OpenUpload\x12\x1a.firn.v1.OpenUploadRequest\x1a\x1b.firn.v1.OpenUploadResponse\x12B\n" +
 	"\tListUnits\x12\x19.firn.v1.ListUnitsRequest\x1a\x1a.firn.v1.ListUnitsResponse\x12:\n" +
 	"\tDriveUnit\x12\x19.firn.v1.DriveUnitRequest\x1a\x12.firn.v1.JobStatus\x12<\n" +
-	"\aOrphans\x12\x17.firn.v1.OrphansRequest\x1a\x18.firn.v1.OrphansResponseB3Z1github.com/firn-project/firn/internal/wire/firnpbb\x06proto3"
+	"\aOrphans\x12\x17.firn.v1.OrphansRequest\x1a\x18.firn.v1.OrphansResponse\x12N\n" +
+	"\rListExecutors\x12\x1d.firn.v1.ListExecutorsRequest\x1a\x1e.firn.v1.ListExecutorsResponse\x12G\n" +
+	"\rDrainExecutor\x12\x1d.firn.v1.DrainExecutorRequest\x1a\x17.firn.v1.ExecutorStatusB3Z1github.com/firn-project/firn/internal/wire/firnpbb\x06proto3"
 
 var (
 	file_firn_proto_rawDescOnce sync.Once
@@ -4613,63 +4870,67 @@ func file_firn_proto_rawDescGZIP() []byte {
 	return file_firn_proto_rawDescData
 }
 
-var file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_firn_proto_goTypes = []any{
-	(*RegisterRequest)(nil),      // 0: firn.v1.RegisterRequest
-	(*RegisterResponse)(nil),     // 1: firn.v1.RegisterResponse
-	(*HeartbeatRequest)(nil),     // 2: firn.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),    // 3: firn.v1.HeartbeatResponse
-	(*PollWorkRequest)(nil),      // 4: firn.v1.PollWorkRequest
-	(*PollWorkResponse)(nil),     // 5: firn.v1.PollWorkResponse
-	(*TaskDefinition)(nil),       // 6: firn.v1.TaskDefinition
-	(*TaskOutput)(nil),           // 7: firn.v1.TaskOutput
-	(*TaskError)(nil),            // 8: firn.v1.TaskError
-	(*LostInput)(nil),            // 9: firn.v1.LostInput
-	(*TaskStatus)(nil),           // 10: firn.v1.TaskStatus
-	(*ReportStatusRequest)(nil),  // 11: firn.v1.ReportStatusRequest
-	(*ReportStatusResponse)(nil), // 12: firn.v1.ReportStatusResponse
-	(*StoreKeysRequest)(nil),     // 13: firn.v1.StoreKeysRequest
-	(*StoreKeysResponse)(nil),    // 14: firn.v1.StoreKeysResponse
-	(*LaunchTasksRequest)(nil),   // 15: firn.v1.LaunchTasksRequest
-	(*LaunchTasksResponse)(nil),  // 16: firn.v1.LaunchTasksResponse
-	(*CancelTasksRequest)(nil),   // 17: firn.v1.CancelTasksRequest
-	(*CancelTasksResponse)(nil),  // 18: firn.v1.CancelTasksResponse
-	(*FreeJobDataRequest)(nil),   // 19: firn.v1.FreeJobDataRequest
-	(*FreeJobDataResponse)(nil),  // 20: firn.v1.FreeJobDataResponse
-	(*ProbeRequest)(nil),         // 21: firn.v1.ProbeRequest
-	(*ProbeResponse)(nil),        // 22: firn.v1.ProbeResponse
-	(*Ticket)(nil),               // 23: firn.v1.Ticket
-	(*SignedTicket)(nil),         // 24: firn.v1.SignedTicket
-	(*Session)(nil),              // 25: firn.v1.Session
-	(*ExecuteRequest)(nil),       // 26: firn.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),      // 27: firn.v1.ExecuteResponse
-	(*JobRequest)(nil),           // 28: firn.v1.JobRequest
-	(*JobStatus)(nil),            // 29: firn.v1.JobStatus
-	(*StageStatus)(nil),          // 30: firn.v1.StageStatus
-	(*JobError)(nil),             // 31: firn.v1.JobError
-	(*ResultPartition)(nil),      // 32: firn.v1.ResultPartition
-	(*CommitReport)(nil),         // 33: firn.v1.CommitReport
-	(*ExecutorTasks)(nil),        // 34: firn.v1.ExecutorTasks
-	(*ListJobsRequest)(nil),      // 35: firn.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),     // 36: firn.v1.ListJobsResponse
-	(*CancelJobResponse)(nil),    // 37: firn.v1.CancelJobResponse
-	(*ListTablesRequest)(nil),    // 38: firn.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),   // 39: firn.v1.ListTablesResponse
-	(*DescribeTableRequest)(nil), // 40: firn.v1.DescribeTableRequest
-	(*TableDescription)(nil),     // 41: firn.v1.TableDescription
-	(*AllowCommitsRequest)(nil),  // 42: firn.v1.AllowCommitsRequest
-	(*RegisterTableRequest)(nil), // 43: firn.v1.RegisterTableRequest
-	(*OpenUploadRequest)(nil),    // 44: firn.v1.OpenUploadRequest
-	(*OpenUploadResponse)(nil),   // 45: firn.v1.OpenUploadResponse
-	(*ListUnitsRequest)(nil),     // 46: firn.v1.ListUnitsRequest
-	(*UnitStatus)(nil),           // 47: firn.v1.UnitStatus
-	(*SendRecord)(nil),           // 48: firn.v1.SendRecord
-	(*OrphansRequest)(nil),       // 49: firn.v1.OrphansRequest
-	(*OrphanFiles)(nil),          // 50: firn.v1.OrphanFiles
-	(*OrphansResponse)(nil),      // 51: firn.v1.OrphansResponse
-	(*ListUnitsResponse)(nil),    // 52: firn.v1.ListUnitsResponse
-	(*DriveUnitRequest)(nil),     // 53: firn.v1.DriveUnitRequest
-	nil,                          // 54: firn.v1.TableDescription.PropertiesEntry
+	(*RegisterRequest)(nil),       // 0: firn.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 1: firn.v1.RegisterResponse
+	(*HeartbeatRequest)(nil),      // 2: firn.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),     // 3: firn.v1.HeartbeatResponse
+	(*PollWorkRequest)(nil),       // 4: firn.v1.PollWorkRequest
+	(*PollWorkResponse)(nil),      // 5: firn.v1.PollWorkResponse
+	(*TaskDefinition)(nil),        // 6: firn.v1.TaskDefinition
+	(*TaskOutput)(nil),            // 7: firn.v1.TaskOutput
+	(*TaskError)(nil),             // 8: firn.v1.TaskError
+	(*LostInput)(nil),             // 9: firn.v1.LostInput
+	(*TaskStatus)(nil),            // 10: firn.v1.TaskStatus
+	(*ReportStatusRequest)(nil),   // 11: firn.v1.ReportStatusRequest
+	(*ReportStatusResponse)(nil),  // 12: firn.v1.ReportStatusResponse
+	(*StoreKeysRequest)(nil),      // 13: firn.v1.StoreKeysRequest
+	(*StoreKeysResponse)(nil),     // 14: firn.v1.StoreKeysResponse
+	(*LaunchTasksRequest)(nil),    // 15: firn.v1.LaunchTasksRequest
+	(*LaunchTasksResponse)(nil),   // 16: firn.v1.LaunchTasksResponse
+	(*CancelTasksRequest)(nil),    // 17: firn.v1.CancelTasksRequest
+	(*CancelTasksResponse)(nil),   // 18: firn.v1.CancelTasksResponse
+	(*FreeJobDataRequest)(nil),    // 19: firn.v1.FreeJobDataRequest
+	(*FreeJobDataResponse)(nil),   // 20: firn.v1.FreeJobDataResponse
+	(*ProbeRequest)(nil),          // 21: firn.v1.ProbeRequest
+	(*ProbeResponse)(nil),         // 22: firn.v1.ProbeResponse
+	(*Ticket)(nil),                // 23: firn.v1.Ticket
+	(*SignedTicket)(nil),          // 24: firn.v1.SignedTicket
+	(*Session)(nil),               // 25: firn.v1.Session
+	(*ExecuteRequest)(nil),        // 26: firn.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),       // 27: firn.v1.ExecuteResponse
+	(*JobRequest)(nil),            // 28: firn.v1.JobRequest
+	(*JobStatus)(nil),             // 29: firn.v1.JobStatus
+	(*StageStatus)(nil),           // 30: firn.v1.StageStatus
+	(*JobError)(nil),              // 31: firn.v1.JobError
+	(*ResultPartition)(nil),       // 32: firn.v1.ResultPartition
+	(*CommitReport)(nil),          // 33: firn.v1.CommitReport
+	(*ExecutorTasks)(nil),         // 34: firn.v1.ExecutorTasks
+	(*ListJobsRequest)(nil),       // 35: firn.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 36: firn.v1.ListJobsResponse
+	(*CancelJobResponse)(nil),     // 37: firn.v1.CancelJobResponse
+	(*ListTablesRequest)(nil),     // 38: firn.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),    // 39: firn.v1.ListTablesResponse
+	(*DescribeTableRequest)(nil),  // 40: firn.v1.DescribeTableRequest
+	(*TableDescription)(nil),      // 41: firn.v1.TableDescription
+	(*AllowCommitsRequest)(nil),   // 42: firn.v1.AllowCommitsRequest
+	(*RegisterTableRequest)(nil),  // 43: firn.v1.RegisterTableRequest
+	(*OpenUploadRequest)(nil),     // 44: firn.v1.OpenUploadRequest
+	(*OpenUploadResponse)(nil),    // 45: firn.v1.OpenUploadResponse
+	(*ListUnitsRequest)(nil),      // 46: firn.v1.ListUnitsRequest
+	(*UnitStatus)(nil),            // 47: firn.v1.UnitStatus
+	(*SendRecord)(nil),            // 48: firn.v1.SendRecord
+	(*OrphansRequest)(nil),        // 49: firn.v1.OrphansRequest
+	(*OrphanFiles)(nil),           // 50: firn.v1.OrphanFiles
+	(*OrphansResponse)(nil),       // 51: firn.v1.OrphansResponse
+	(*ListExecutorsRequest)(nil),  // 52: firn.v1.ListExecutorsRequest
+	(*ListExecutorsResponse)(nil), // 53: firn.v1.ListExecutorsResponse
+	(*DrainExecutorRequest)(nil),  // 54: firn.v1.DrainExecutorRequest
+	(*ExecutorStatus)(nil),        // 55: firn.v1.ExecutorStatus
+	(*ListUnitsResponse)(nil),     // 56: firn.v1.ListUnitsResponse
+	(*DriveUnitRequest)(nil),      // 57: firn.v1.DriveUnitRequest
+	nil,                           // 58: firn.v1.TableDescription.PropertiesEntry
 }
 var file_firn_proto_depIdxs = []int32{
 	6,  // 0: firn.v1.PollWorkResponse.tasks:type_name -> firn.v1.TaskDefinition
@@ -4691,63 +4952,68 @@ var file_firn_proto_depIdxs = []int32{
 	29, // 16: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
 	25, // 17: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
 	25, // 18: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
-	54, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
+	58, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
 	25, // 20: firn.v1.AllowCommitsRequest.session:type_name -> firn.v1.Session
 	25, // 21: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
 	48, // 22: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
 	25, // 23: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
 	50, // 24: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
-	47, // 25: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
-	25, // 26: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
-	0,  // 27: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
-	2,  // 28: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
-	4,  // 29: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
-	11, // 30: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
-	13, // 31: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
-	15, // 32: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
-	17, // 33: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
-	19, // 34: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
-	21, // 35: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
-	26, // 36: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
-	28, // 37: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
-	28, // 38: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
-	35, // 39: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
-	28, // 40: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
-	38, // 41: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
-	40, // 42: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
-	43, // 43: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
-	42, // 44: firn.v1.ClientService.AllowCommits:input_type -> firn.v1.AllowCommitsRequest
-	44, // 45: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
-	46, // 46: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
-	53, // 47: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
-	49, // 48: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
-	1,  // 49: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
-	3,  // 50: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
-	5,  // 51: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
-	12, // 52: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
-	14, // 53: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
-	16, // 54: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
-	18, // 55: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
-	20, // 56: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
-	22, // 57: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
-	27, // 58: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
-	29, // 59: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
-	29, // 60: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
-	36, // 61: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
-	37, // 62: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
-	39, // 63: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
-	41, // 64: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
-	41, // 65: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
-	41, // 66: firn.v1.ClientService.AllowCommits:output_type -> firn.v1.TableDescription
-	45, // 67: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
-	52, // 68: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
-	29, // 69: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
-	51, // 70: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
-	49, // [49:71] is the sub-list for method output_type
-	27, // [27:49] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	55, // 25: firn.v1.ListExecutorsResponse.executors:type_name -> firn.v1.ExecutorStatus
+	47, // 26: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
+	25, // 27: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
+	0,  // 28: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
+	2,  // 29: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
+	4,  // 30: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
+	11, // 31: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
+	13, // 32: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
+	15, // 33: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
+	17, // 34: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
+	19, // 35: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
+	21, // 36: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
+	26, // 37: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
+	28, // 38: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
+	28, // 39: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
+	35, // 40: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
+	28, // 41: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
+	38, // 42: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
+	40, // 43: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
+	43, // 44: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
+	42, // 45: firn.v1.ClientService.AllowCommits:input_type -> firn.v1.AllowCommitsRequest
+	44, // 46: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
+	46, // 47: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
+	57, // 48: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
+	49, // 49: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
+	52, // 50: firn.v1.ClientService.ListExecutors:input_type -> firn.v1.ListExecutorsRequest
+	54, // 51: firn.v1.ClientService.DrainExecutor:input_type -> firn.v1.DrainExecutorRequest
+	1,  // 52: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
+	3,  // 53: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
+	5,  // 54: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
+	12, // 55: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
+	14, // 56: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
+	16, // 57: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
+	18, // 58: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
+	20, // 59: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
+	22, // 60: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
+	27, // 61: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
+	29, // 62: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
+	29, // 63: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
+	36, // 64: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
+	37, // 65: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
+	39, // 66: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
+	41, // 67: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
+	41, // 68: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
+	41, // 69: firn.v1.ClientService.AllowCommits:output_type -> firn.v1.TableDescription
+	45, // 70: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
+	56, // 71: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
+	29, // 72: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
+	51, // 73: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
+	53, // 74: firn.v1.ClientService.ListExecutors:output_type -> firn.v1.ListExecutorsResponse
+	55, // 75: firn.v1.ClientService.DrainExecutor:output_type -> firn.v1.ExecutorStatus
+	52, // [52:76] is the sub-list for method output_type
+	28, // [28:52] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_firn_proto_init() }
@@ -4761,7 +5027,7 @@ func file_firn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firn_proto_rawDesc), len(file_firn_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   55,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -527,6 +527,8 @@ const (
 	ClientService_ListUnits_FullMethodName     = "/firn.v1.ClientService/ListUnits"
 	ClientService_DriveUnit_FullMethodName     = "/firn.v1.ClientService/DriveUnit"
 	ClientService_Orphans_FullMethodName       = "/firn.v1.ClientService/Orphans"
+	ClientService_ListExecutors_FullMethodName = "/firn.v1.ClientService/ListExecutors"
+	ClientService_DrainExecutor_FullMethodName = "/firn.v1.ClientService/DrainExecutor"
 )
 
 // ClientServiceClient is the client API for ClientService service.
@@ -556,6 +558,10 @@ type ClientServiceClient interface {
 	// Orphans names, or deletes, the files of jobs on a table that no table
 	// version can have: by the scheduler's record, not by age.
 	Orphans(ctx context.Context, in *OrphansRequest, opts ...grpc.CallOption) (*OrphansResponse, error)
+	ListExecutors(ctx context.Context, in *ListExecutorsRequest, opts ...grpc.CallOption) (*ListExecutorsResponse, error)
+	// DrainExecutor has an executor take no more tasks. It answers at once; the
+	// executor is drained when its status says so.
+	DrainExecutor(ctx context.Context, in *DrainExecutorRequest, opts ...grpc.CallOption) (*ExecutorStatus, error)
 }
 
 type clientServiceClient struct {
@@ -705,6 +711,26 @@ func (c *clientServiceClient) Orphans(ctx context.Context, in *OrphansRequest, o
 	return out, nil
 }
 
+func (c *clientServiceClient) ListExecutors(ctx context.Context, in *ListExecutorsRequest, opts ...grpc.CallOption) (*ListExecutorsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListExecutorsResponse)
+	err := c.cc.Invoke(ctx, ClientService_ListExecutors_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) DrainExecutor(ctx context.Context, in *DrainExecutorRequest, opts ...grpc.CallOption) (*ExecutorStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExecutorStatus)
+	err := c.cc.Invoke(ctx, ClientService_DrainExecutor_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClientServiceServer is the server API for ClientService service.
 // All implementations must embed UnimplementedClientServiceServer
 // for forward compatibility.
@@ -732,6 +758,10 @@ type ClientServiceServer interface {
 	// Orphans names, or deletes, the files of jobs on a table that no table
 	// version can have: by the scheduler's record, not by age.
 	Orphans(context.Context, *OrphansRequest) (*OrphansResponse, error)
+	ListExecutors(context.Context, *ListExecutorsRequest) (*ListExecutorsResponse, error)
+	// DrainExecutor has an executor take no more tasks. It answers at once; the
+	// executor is drained when its status says so.
+	DrainExecutor(context.Context, *DrainExecutorRequest) (*ExecutorStatus, error)
 	mustEmbedUnimplementedClientServiceServer()
 }
 
@@ -780,6 +810,12 @@ func (UnimplementedClientServiceServer) DriveUnit(context.Context, *DriveUnitReq
 }
 func (UnimplementedClientServiceServer) Orphans(context.Context, *OrphansRequest) (*OrphansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Orphans not implemented")
+}
+func (UnimplementedClientServiceServer) ListExecutors(context.Context, *ListExecutorsRequest) (*ListExecutorsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListExecutors not implemented")
+}
+func (UnimplementedClientServiceServer) DrainExecutor(context.Context, *DrainExecutorRequest) (*ExecutorStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainExecutor not implemented")
 }
 func (UnimplementedClientServiceServer) mustEmbedUnimplementedClientServiceServer() {}
 func (UnimplementedClientServiceServer) testEmbeddedByValue()                       {}
@@ -1029,6 +1065,42 @@ func _ClientService_Orphans_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_ListExecutors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListExecutorsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).ListExecutors(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_ListExecutors_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).ListExecutors(ctx, req.(*ListExecutorsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_DrainExecutor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainExecutorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).DrainExecutor(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_DrainExecutor_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).DrainExecutor(ctx, req.(*DrainExecutorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClientService_ServiceDesc is the grpc.ServiceDesc for ClientService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1083,6 +1155,14 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Orphans",
 			Handler:    _ClientService_Orphans_Handler,
+		},
+		{
+			MethodName: "ListExecutors",
+			Handler:    _ClientService_ListExecutors_Handler,
+		},
+		{
+			MethodName: "DrainExecutor",
+			Handler:    _ClientService_DrainExecutor_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
