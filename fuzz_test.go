@@ -42,6 +42,8 @@ var (
 		"internal/render":      "only writes",
 		"internal/objstore":    "answers of stores are decoded by their SDK",
 		"executor/shuffle":     "reads its own files, and streams that package wire checks",
+		"catalog/deltatables":  "only writes; catalog/delta and format/delta decode the log",
+		"sinks/delta":          "only writes",
 		"scheduler/journal":    "reads its own database",
 		"scheduler/planner":    "only writes",
 		"scheduler/committer":  "reads manifests through package wire",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apache/iceberg-go/table"
 
+	"github.com/firn-project/firn/catalog/deltatables"
 	"github.com/firn-project/firn/catalog/iceberg"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/config"
@@ -64,6 +65,11 @@ type Options struct {
 	AllowUnscoped bool
 	// Secrets is what the properties of such catalogs may refer to.
 	Secrets config.SecretSources
+	// Names keeps the names of Delta tables; the Set closes it. Nil: Delta tables
+	// have none.
+	Names deltatables.Names
+	// DeltaPlaces are where statements may name Delta tables by path.
+	DeltaPlaces []deltatables.Place
 }
 
 // Set is the open catalogs by name. It implements sql.Catalogs and
@@ -73,6 +79,10 @@ type Set struct {
 	// admin is held by who changes the state.
 	admin sync.Mutex
 	state state
+	// creating is held by who makes a table: a name stands for one table, be it
+	// Iceberg's or Delta's.
+	creating sync.Mutex
+	delta    *deltatables.Tables
 
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -99,9 +109,10 @@ func Open(ctx context.Context, configs []Config) (*Set, error) {
 // both have a name, the configuration's is meant. The caller closes the Set.
 func OpenWith(ctx context.Context, o Options) (*Set, error) {
 	s := &Set{options: o, entries: map[string]*entry{}, closed: map[string]savedDef{}, tables: map[string]*iceberg.Shared{}}
+	s.delta = deltatables.New(deltatables.Config{Names: o.Names, Places: o.DeltaPlaces, Objects: s.deltaObjects})
 	var err error
 	if s.state, err = loadState(o.State); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.Close())
 	}
 	for _, c := range o.Configs {
 		var e *entry
@@ -180,6 +191,9 @@ func (s *Set) Close() error {
 	var errs []error
 	for _, e := range append(slices.Collect(maps.Values(s.entries)), s.dropped...) {
 		errs = append(errs, e.backend.Close())
+	}
+	if s.options.Names != nil {
+		errs = append(errs, s.options.Names.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -278,6 +292,13 @@ func (s *Set) DropNamespace(ctx context.Context, catalog string, ns []string, if
 	if err != nil {
 		return err
 	}
+	s.creating.Lock()
+	defer s.creating.Unlock()
+	if tables, err := s.delta.List(ctx, catalog, ns); err != nil {
+		return err
+	} else if len(tables) > 0 {
+		return newError(commit.CodeNamespaceNotEmpty, "drop namespace", catalog+"."+strings.Join(ns, "."), fmt.Errorf("it has the Delta table %s", tables[0]))
+	}
 	err = e.explain(ctx, "drop namespace", commit.TableName{Catalog: catalog, Namespace: ns}, e.backend.DropNamespace(ctx, ns))
 	if ifExists && commit.CodeOf(err) == commit.CodeNamespaceNotFound {
 		return nil
@@ -295,6 +316,13 @@ func (s *Set) Tables(ctx context.Context, catalog string, ns []string) ([]commit
 	if err != nil {
 		return nil, e.explain(ctx, "list tables of", commit.TableName{Catalog: catalog, Namespace: ns}, err)
 	}
+	deltas, err := s.delta.List(ctx, catalog, ns)
+	if err != nil {
+		return nil, err
+	}
+	names = append(slices.Clone(names), deltas...)
+	slices.Sort(names)
+	names = slices.Compact(names)
 	out := make([]commit.TableName, len(names))
 	for i, n := range names {
 		out[i] = commit.TableName{Catalog: catalog, Namespace: slices.Clone(ns), Name: n}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/iceberg-go/table"
 
+	"github.com/firn-project/firn/catalog/deltatables"
 	"github.com/firn-project/firn/catalog/iceberg"
 	"github.com/firn-project/firn/commit"
 	format "github.com/firn-project/firn/format/iceberg"
@@ -21,7 +22,12 @@ import (
 
 // OpenTable opens the driver of a table. The caller closes it. Whether the table
 // is there shows at its first Read.
-func (s *Set) OpenTable(_ context.Context, name commit.TableName) (commit.Table, error) {
+func (s *Set) OpenTable(ctx context.Context, name commit.TableName) (commit.Table, error) {
+	if d, ok, err := s.delta.Find(ctx, "open table", name); err != nil {
+		return nil, err
+	} else if ok {
+		return d.Open(), nil
+	}
 	e, err := s.entry("open table", name.Catalog)
 	if err != nil {
 		return nil, err
@@ -47,6 +53,12 @@ func (s *Set) shared(name commit.TableName) *iceberg.Shared {
 // CreateTable implements sql.Catalogs.
 func (s *Set) CreateTable(ctx context.Context, def sql.TableDef) error {
 	const op = "create table"
+	if deltatables.ByPath(def.Name) {
+		s.creating.Lock()
+		defer s.creating.Unlock()
+		def.Location = def.Name.Name
+		return s.delta.Create(ctx, def)
+	}
 	e, err := s.entry(op, def.Name.Catalog)
 	if err != nil {
 		return err
@@ -57,14 +69,28 @@ func (s *Set) CreateTable(ctx context.Context, def sql.TableDef) error {
 	if len(def.Name.Namespace) == 0 {
 		return newError(commit.CodeTableDefinition, op, def.Name.String(), errors.New("a table's name needs a namespace"))
 	}
-	// This only looks before any file is written; the step that decides is
-	// the backend's.
-	if _, err := e.backend.Attach(def.Name).Load(ctx); err == nil && def.IfNotExists {
-		return nil
+	s.creating.Lock()
+	defer s.creating.Unlock()
+	if _, taken, err := s.delta.Find(ctx, op, def.Name); err != nil {
+		return err
+	} else if taken {
+		return tableExists(def)
+	}
+	// This only looks before any file is written; for an Iceberg table the step
+	// that decides is the backend's.
+	_, err = e.backend.Attach(def.Name).Load(ctx)
+	switch {
+	case err == nil && (def.IfNotExists || def.Format == "delta"):
+		return tableExists(def)
+	case err != nil && def.Format == "delta" && !missing(err):
+		return e.explain(ctx, op, def.Name, err)
 	}
 	ns, err := e.backend.NamespaceProperties(ctx, def.Name.Namespace)
 	if err != nil {
 		return e.explain(ctx, op, def.Name, err)
+	}
+	if def.Format == "delta" {
+		return s.createDelta(ctx, e, ns["location"], def)
 	}
 	location := ""
 	if !e.backend.Places() {
@@ -122,6 +148,11 @@ func newTable(def sql.TableDef, location string) (table.Metadata, error) {
 
 // DropTable implements sql.Catalogs.
 func (s *Set) DropTable(ctx context.Context, name commit.TableName, ifExists bool) error {
+	if d, ok, err := s.delta.Find(ctx, "drop table", name); err != nil {
+		return err
+	} else if ok {
+		return d.Drop(ctx)
+	}
 	e, err := s.entry("drop table", name.Catalog)
 	if err != nil {
 		return err
@@ -147,6 +178,13 @@ func (s *Set) RegisterTable(ctx context.Context, name commit.TableName, metadata
 	if err != nil {
 		return newError(commit.CodeTableDefinition, op, name.String(), err)
 	}
+	s.creating.Lock()
+	defer s.creating.Unlock()
+	if _, ok, err := s.delta.Find(ctx, op, name); err != nil {
+		return err
+	} else if ok {
+		return newError(commit.CodeTableExists, op, name.String(), errors.New("there is a Delta table of that name"))
+	}
 	if _, err := iceberg.ReadMetadata(ctx, e.store, location); err != nil {
 		return newError(commit.CodeMetadataInvalid, op, name.String(), err)
 	}
@@ -155,6 +193,11 @@ func (s *Set) RegisterTable(ctx context.Context, name commit.TableName, metadata
 
 // Pin implements sql.Catalogs.
 func (s *Set) Pin(ctx context.Context, name commit.TableName) (plan.Pinned, error) {
+	if d, ok, err := s.delta.Find(ctx, "open table", name); err != nil {
+		return plan.Pinned{}, err
+	} else if ok {
+		return d.Pin(ctx)
+	}
 	e, m, err := s.read(ctx, "open table", name)
 	if err != nil {
 		return plan.Pinned{}, err
@@ -191,6 +234,11 @@ func (s *Set) read(ctx context.Context, op string, name commit.TableName) (*entr
 
 // Scan implements sql.Catalogs.
 func (s *Set) Scan(ctx context.Context, t plan.Pinned, version string) (plan.Source, error) {
+	if d, ok, err := s.delta.Find(ctx, "read table", t.Name); err != nil {
+		return plan.Source{}, err
+	} else if ok {
+		return d.Scan(ctx, t, version)
+	}
 	e, err := s.entry("read table", t.Name.Catalog)
 	if err != nil {
 		return plan.Source{}, err
@@ -206,6 +254,11 @@ func (s *Set) Scan(ctx context.Context, t plan.Pinned, version string) (plan.Sou
 
 // Describe implements sql.Catalogs.
 func (s *Set) Describe(ctx context.Context, name commit.TableName) (sql.TableInfo, error) {
+	if d, ok, err := s.delta.Find(ctx, "describe", name); err != nil {
+		return sql.TableInfo{}, err
+	} else if ok {
+		return d.Describe(ctx)
+	}
 	e, m, err := s.read(ctx, "describe", name)
 	if err != nil {
 		return sql.TableInfo{}, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/executor/shuffle"
+	"github.com/firn-project/firn/format/delta"
 	format "github.com/firn-project/firn/format/iceberg"
 	"github.com/firn-project/firn/plan"
 )
@@ -20,6 +21,37 @@ func layoutHash(l *plan.Layout) (shuffle.HashFunc, error) {
 	if l == nil {
 		return nil, errors.New("a hash exchange without a layout")
 	}
+	switch l.Format {
+	case "delta":
+		return deltaHash(l)
+	default:
+		return icebergHash(l)
+	}
+}
+
+func deltaHash(l *plan.Layout) (shuffle.HashFunc, error) {
+	schema, err := delta.ParseSchema(string(l.SchemaJSON))
+	if err != nil {
+		return nil, err
+	}
+	partition, err := delta.ParsePartition(l.SpecJSON)
+	if err != nil {
+		return nil, err
+	}
+	p, err := delta.NewPartitioner(schema, partition)
+	if err != nil {
+		return nil, err
+	}
+	return func(b arrow.RecordBatch) (func(int) uint64, error) {
+		keys, err := p.Apply(b)
+		if err != nil {
+			return nil, &commit.Error{Code: commit.CodeShuffleColumns, Op: "partition rows", Cause: err}
+		}
+		return keys.Hash, nil
+	}, nil
+}
+
+func icebergHash(l *plan.Layout) (shuffle.HashFunc, error) {
 	schema, err := format.ParseSchema(l.SchemaJSON)
 	if err != nil {
 		return nil, err

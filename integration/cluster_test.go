@@ -79,7 +79,7 @@ func (l *lake) query(query string) [][]string {
 		l.t.Fatalf("%s: %v", query, err)
 	}
 	var out [][]string
-	for batch, err := range res.Job.Rows(l.t.Context()) {
+	for batch, err := range res.Rows(l.t.Context()) {
 		if err != nil {
 			l.t.Fatalf("%s: %v", query, err)
 		}

@@ -57,6 +57,11 @@ type Pinned struct {
 	SpecJSON      []byte
 	SortOrderJSON []byte
 	Properties    map[string]string
+	// Comment is what a Delta table's description says; Iceberg's is a property.
+	Comment string
+	// Unwritable says why the table can't be appended to; empty when it can, as
+	// far as the format's features go.
+	Unwritable string
 	// DataLocation is where data files go: write.data.path or
 	// <location>/data, without a trailing slash.
 	DataLocation string

@@ -92,6 +92,31 @@ type Source struct {
 	// ids, by field id; nil when the table has no such mapping, and then a
 	// column has its own name there.
 	NameMapping map[int][]string
+	// Delta is set for a Delta table's files, which are read by its rules.
+	Delta *DeltaSource
+}
+
+// DeltaSource is what reading a Delta table's files takes.
+type DeltaSource struct {
+	// SchemaJSON is the table's schema as its log has it.
+	SchemaJSON []byte
+	// Partition are the columns that files don't hold.
+	Partition []string
+	// Mapping is none, name or id: how columns are found in files.
+	Mapping string
+}
+
+// DeletionVector deletes rows of one file of a Delta table, by their numbers.
+type DeletionVector struct {
+	// StorageType and PathOrInline are the log's; File is the URI of the file
+	// that holds the vector, empty for an inline one.
+	StorageType, PathOrInline string
+	File                      string
+	// Offset is where the vector begins in its file; nil where none was given.
+	Offset *int32
+	// Size is in bytes, Cardinality the number of deleted rows.
+	Size        int32
+	Cardinality int64
 }
 
 // SourceFile is a file of a source, or a slice of one.
@@ -112,6 +137,11 @@ type SourceFile struct {
 	EqualityDeletes []EqualityDelete
 	// NoFieldIDs: the file has no field ids and is read by column name.
 	NoFieldIDs bool
+	// Partition has a Delta file's partition values as texts, nil for null, in the
+	// order of DeltaSource.Partition.
+	Partition []*string
+	// Vector deletes rows of a Delta file; nil for none.
+	Vector *DeletionVector
 }
 
 // RowGroup is one row group of a Parquet file.

@@ -115,6 +115,9 @@ func (a *Analyzer) admin(op, object string) (CatalogAdmin, error) {
 
 // Writable refuses a write to a catalog that its probes found unfit.
 func (a *Analyzer) Writable(ctx context.Context, name commit.TableName) error {
+	if len(name.Namespace) == 0 {
+		return nil // a path, which has no catalog
+	}
 	if c, ok := a.Catalogs.(CatalogAdmin); ok {
 		return c.Writable(ctx, name.Catalog)
 	}

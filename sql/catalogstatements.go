@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,15 @@ func (a *Analyzer) RunCatalogStatement(ctx context.Context, st Statement, sessio
 		err = a.showCreate(ctx, body, session, &r)
 	case *Describe:
 		err = a.describe(ctx, body, session, &r)
+	case *DescribeHistory:
+		var name commit.TableName
+		if name, err = a.completeTable(ctx, body.Name.Parts(), session); err != nil {
+			break
+		}
+		var versions []TableVersion
+		if versions, err = a.Catalogs.History(ctx, name); err == nil {
+			err = history(versions, &r)
+		}
 	case *Use:
 		r.Session, err = a.use(ctx, body, session)
 	default:
@@ -80,6 +90,9 @@ func (a *Analyzer) createTable(ctx context.Context, src *source, ct *CreateTable
 		return err
 	}
 	def, err := define(src, ct, name)
+	if ct.Format == "delta" || name.Catalog == deltaCatalog && len(name.Namespace) == 0 {
+		def, err = defineDelta(src, ct, name)
+	}
 	if err != nil {
 		return err
 	}
@@ -238,48 +251,90 @@ func (a *Analyzer) use(ctx context.Context, u *Use, session plan.Session) (plan.
 	return plan.Session{Catalog: catalog, Namespace: ns}, nil
 }
 
-// pinned reads a table by the name in a statement.
-func (a *Analyzer) pinned(ctx context.Context, n Name, session plan.Session) (plan.Pinned, *iceberg.Schema, iceberg.PartitionSpec, error) {
-	var spec iceberg.PartitionSpec
+// described is a table as DESCRIBE and SHOW CREATE TABLE show it.
+type described struct {
+	pinned  plan.Pinned
+	using   string
+	columns []describedColumn
+	// terms are what stands in PARTITIONED BY.
+	terms []string
+}
+
+type describedColumn struct {
+	name, typ string
+	nullable  bool
+	// partition has the terms that take the column; empty for none.
+	partition, comment string
+}
+
+// described reads a table by the name in a statement.
+func (a *Analyzer) described(ctx context.Context, n Name, session plan.Session) (described, error) {
 	name, err := a.completeTable(ctx, n.Parts(), session)
 	if err != nil {
-		return plan.Pinned{}, nil, spec, err
+		return described{}, err
 	}
 	p, err := a.Catalogs.Pin(ctx, name)
 	if err != nil {
-		return p, nil, spec, err
+		return described{}, err
 	}
-	schema, err := format.ParseSchema(p.SchemaJSON)
-	if err == nil {
-		spec, err = format.ParseSpec(p.SpecJSON, schema)
+	read := describeIceberg
+	if p.Format == "delta" {
+		read = describeDelta
 	}
+	d, err := read(p)
 	if err != nil {
 		err = &commit.Error{Code: commit.CodeSQLTargetUnsupported, Op: "describe", Object: name.String(), Cause: err}
 	}
-	return p, schema, spec, err
+	return d, err
 }
 
-func (a *Analyzer) describe(ctx context.Context, d *Describe, session plan.Session, r *Result) error {
-	_, schema, spec, err := a.pinned(ctx, d.Name, session)
+func describeIceberg(p plan.Pinned) (described, error) {
+	d := described{pinned: p, using: "iceberg"}
+	schema, err := format.ParseSchema(p.SchemaJSON)
 	if err != nil {
-		return err
+		return d, err
 	}
-	r.Columns = []string{"column", "type", "nullable", "partition", "comment"}
+	spec, err := format.ParseSpec(p.SpecJSON, schema)
+	if err != nil {
+		return d, err
+	}
 	for _, f := range schema.Fields() {
+		c := describedColumn{name: f.Name, typ: typeName(f.Type), nullable: !f.Required, comment: f.Doc}
 		var terms []string
 		for _, pf := range spec.Fields() {
 			if slices.Contains(pf.SourceIDs, f.ID) {
 				terms = append(terms, partitionTerm(pf, quoteIfNeeded(f.Name)))
 			}
 		}
-		row := []any{f.Name, typeName(f.Type), !f.Required, nil, nil}
-		if terms != nil {
-			row[3] = strings.Join(terms, ", ")
+		c.partition = strings.Join(terms, ", ")
+		d.columns = append(d.columns, c)
+	}
+	for _, pf := range spec.Fields() {
+		column := "?"
+		if len(pf.SourceIDs) == 1 {
+			if name, ok := schema.FindColumnName(pf.SourceIDs[0]); ok {
+				column = quoteIfNeeded(name)
+			}
 		}
-		if f.Doc != "" {
-			row[4] = f.Doc
+		d.terms = append(d.terms, partitionTerm(pf, column))
+	}
+	return d, nil
+}
+
+func (a *Analyzer) describe(ctx context.Context, body *Describe, session plan.Session, r *Result) error {
+	d, err := a.described(ctx, body.Name, session)
+	if err != nil {
+		return err
+	}
+	orNull := func(s string) any {
+		if s == "" {
+			return nil
 		}
-		r.Rows = append(r.Rows, row)
+		return s
+	}
+	r.Columns = []string{"column", "type", "nullable", "partition", "comment"}
+	for _, c := range d.columns {
+		r.Rows = append(r.Rows, []any{c.name, c.typ, c.nullable, orNull(c.partition), orNull(c.comment)})
 	}
 	return nil
 }
@@ -312,41 +367,35 @@ func partitionTerm(f iceberg.PartitionField, column string) string {
 
 // showCreate writes the statement that would make the table.
 func (a *Analyzer) showCreate(ctx context.Context, s *ShowCreateTable, session plan.Session, r *Result) error {
-	p, schema, spec, err := a.pinned(ctx, s.Name, session)
+	d, err := a.described(ctx, s.Name, session)
 	if err != nil {
 		return err
 	}
+	p := d.pinned
 	parts := append(append([]string{p.Name.Catalog}, p.Name.Namespace...), p.Name.Name)
 	for i := range parts {
 		parts[i] = quoteIfNeeded(parts[i])
 	}
 	var b strings.Builder
 	b.WriteString("CREATE TABLE " + strings.Join(parts, ".") + " (")
-	for i, f := range schema.Fields() {
+	for i, c := range d.columns {
 		if i > 0 {
 			b.WriteString(",")
 		}
-		b.WriteString("\n  " + quoteIfNeeded(f.Name) + " " + typeName(f.Type))
-		if f.Required {
+		b.WriteString("\n  " + quoteIfNeeded(c.name) + " " + c.typ)
+		if !c.nullable {
 			b.WriteString(" NOT NULL")
 		}
-		if f.Doc != "" {
-			b.WriteString(" COMMENT " + quoteString(f.Doc))
+		if c.comment != "" {
+			b.WriteString(" COMMENT " + quoteString(c.comment))
 		}
 	}
-	b.WriteString("\n)\nUSING iceberg")
-	var terms []string
-	for _, pf := range spec.Fields() {
-		column := "?"
-		if len(pf.SourceIDs) == 1 {
-			if name, ok := schema.FindColumnName(pf.SourceIDs[0]); ok {
-				column = quoteIfNeeded(name)
-			}
-		}
-		terms = append(terms, partitionTerm(pf, column))
+	b.WriteString("\n)\nUSING " + d.using)
+	if d.using == "delta" && len(p.Name.Namespace) > 0 {
+		b.WriteString("\nLOCATION " + quoteString(p.Location))
 	}
-	if terms != nil {
-		b.WriteString("\nPARTITIONED BY (" + strings.Join(terms, ", ") + ")")
+	if d.terms != nil {
+		b.WriteString("\nPARTITIONED BY (" + strings.Join(d.terms, ", ") + ")")
 	}
 	var props []string
 	for _, k := range slices.Sorted(maps.Keys(p.Properties)) {
@@ -354,7 +403,7 @@ func (a *Analyzer) showCreate(ctx context.Context, s *ShowCreateTable, session p
 			props = append(props, quoteString(k)+" = "+quoteString(p.Properties[k]))
 		}
 	}
-	if c := p.Properties["comment"]; c != "" {
+	if c := cmp.Or(p.Comment, p.Properties["comment"]); c != "" {
 		b.WriteString("\nCOMMENT " + quoteString(c))
 	}
 	if props != nil {

@@ -2,6 +2,7 @@ package sql
 
 import (
 	"context"
+	"time"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/plan"
@@ -49,6 +50,8 @@ type Catalogs interface {
 	// Scan lists what a SELECT of the pinned table reads. version names a
 	// snapshot; empty for the current one.
 	Scan(ctx context.Context, t plan.Pinned, version string) (plan.Source, error)
+	// History gives the versions of a table, the newest first.
+	History(ctx context.Context, name commit.TableName) ([]TableVersion, error)
 	// Describe gives the numbers that `firn table describe` shows.
 	Describe(ctx context.Context, name commit.TableName) (TableInfo, error)
 }
@@ -57,11 +60,15 @@ type Catalogs interface {
 type TableDef struct {
 	Name        commit.TableName
 	IfNotExists bool
-	Format      string // "iceberg"
+	Format      string // "iceberg" or "delta"
 	// SchemaJSON and SpecJSON are as the Iceberg spec serialises them, with
-	// ids assigned from 1 and from 1000.
+	// ids assigned from 1 and from 1000; for Delta the schema as its log has it
+	// and a list of partition columns. A Delta table without a schema is one that
+	// is there already, at Location.
 	SchemaJSON []byte
 	SpecJSON   []byte
+	// Location is where a Delta table is to be; empty where its catalog puts it.
+	Location   string
 	Properties map[string]string
 	Comment    string
 }
@@ -71,4 +78,16 @@ type TableInfo struct {
 	plan.Pinned
 	Rows, Files, Bytes int64
 	Snapshots          int
+}
+
+// TableVersion is one version of a table, as whoever made it describes it.
+type TableVersion struct {
+	Version             int64
+	At                  time.Time
+	Operation           string
+	Parameters, Metrics map[string]string
+	Engine              string
+	// ReadVersion and BlindAppend are nil when nothing is said.
+	ReadVersion *int64
+	BlindAppend *bool
 }

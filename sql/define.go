@@ -17,6 +17,13 @@ const firstPartitionFieldID = 1000
 
 // define binds a CREATE TABLE: types, ids, partition fields.
 func define(src *source, ct *CreateTable, name commit.TableName) (TableDef, error) {
+	switch {
+	case ct.Location.Name != "":
+		return TableDef{}, src.errorAt(commit.CodeSQLUnsupportedStatement, "parse statement", ct.Location.Offset,
+			"LOCATION isn't supported: the catalog chooses where its tables lie", "`firn table register` adopts a table that lies elsewhere.")
+	case len(ct.Columns) == 0:
+		return TableDef{}, undefinable(src, ct.Name[0].Offset, "the table has no columns", "")
+	}
 	schema, err := defineSchema(src, ct)
 	if err != nil {
 		return TableDef{}, err

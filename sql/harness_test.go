@@ -99,6 +99,10 @@ func (f *fakeCatalogs) Scan(_ context.Context, t plan.Pinned, version string) (p
 	return plan.Source{Files: []plan.SourceFile{{Path: "/data/" + t.Name.Name + ".parquet", Size: 100, Rows: 1}}, Columns: columnsOf(t)}, nil
 }
 
+func (f *fakeCatalogs) History(context.Context, commit.TableName) ([]sql.TableVersion, error) {
+	return nil, errNoTable
+}
+
 func (f *fakeCatalogs) Describe(context.Context, commit.TableName) (sql.TableInfo, error) {
 	return sql.TableInfo{}, errors.New("not used")
 }

@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,14 +20,24 @@ import (
 // target is the table of an INSERT, read and checked.
 type target struct {
 	pinned plan.Pinned
-	schema *iceberg.Schema
-	spec   iceberg.PartitionSpec
 	// fields are the columns, types their DuckDB types.
-	fields []iceberg.NestedField
-	types  []string
+	fields      []field
+	types       []string
+	partitioned bool
 	// fileSize and distribution come from the table's properties.
 	fileSize     int64
 	distribution string
+}
+
+// field is a column of a target.
+type field struct {
+	Name     string
+	ID       int
+	Required bool
+	// Type says what literals may become it, whatever the table's format.
+	Type iceberg.Type
+	// widens says whether values of a DuckDB type become it without a loss.
+	widens func(from string) bool
 }
 
 // bindInsert makes the plan of an INSERT: commit ▸ write ▸ [exchange ▸] query.
@@ -88,27 +99,34 @@ func readTarget(p plan.Pinned) (*target, error) {
 			Cause: fmt.Errorf(cause, args...), Hint: hint,
 		}
 	}
+	if p.Format == "delta" {
+		return readDeltaTarget(p, refuse)
+	}
 	if p.Format != "iceberg" && p.Format != "" {
-		return nil, refuse("", "tables of the format %s can't be written yet", p.Format)
+		return nil, refuse("", "tables of the format %s can't be written", p.Format)
 	}
 	if p.FormatVersion < 1 || p.FormatVersion > 2 {
 		return nil, refuse("Firn writes versions 1 and 2.", "the table has format version %d", p.FormatVersion)
 	}
 	t := &target{pinned: p, fileSize: defaultFileSize}
-	var err error
-	if t.schema, err = format.ParseSchema(p.SchemaJSON); err != nil {
+	schema, err := format.ParseSchema(p.SchemaJSON)
+	if err != nil {
 		return nil, refuse("", "its schema can't be read: %w", err)
 	}
-	if t.spec, err = format.ParseSpec(p.SpecJSON, t.schema); err != nil {
+	spec, err := format.ParseSpec(p.SpecJSON, schema)
+	if err != nil {
 		return nil, refuse("", "its partition spec can't be read: %w", err)
 	}
-	t.fields = t.schema.Fields()
-	for _, f := range t.fields {
+	t.partitioned = !spec.IsUnpartitioned()
+	for _, f := range schema.Fields() {
 		d, err := format.DuckDBType(f.Type)
 		if err != nil {
 			return nil, refuse("", "its column %s can't be written: %w", f.Name, err)
 		}
 		t.types = append(t.types, d)
+		t.fields = append(t.fields, field{Name: f.Name, ID: f.ID, Required: f.Required, Type: f.Type, widens: func(from string) bool {
+			return format.Widens(from, f.Type)
+		}})
 	}
 	if f := p.Properties["write.format.default"]; f != "" && !strings.EqualFold(f, "parquet") {
 		return nil, refuse("Firn writes Parquet only.", "its property write.format.default is %s", f)
@@ -277,7 +295,7 @@ func (t *target) cast(src *source, in *Insert, b *bound, from []int) (string, []
 // literals, which can be seen.
 func (t *target) fits(src *source, in *Insert, b *bound, i, k int) error {
 	have, f := b.probe.Columns[k], t.fields[i]
-	if format.Widens(have.Type, f.Type) {
+	if f.widens(have.Type) {
 		return nil
 	}
 	if k < len(b.items) && allLiterals(b.items[k], f.Type) {
@@ -300,16 +318,15 @@ func (t *target) fits(src *source, in *Insert, b *bound, i, k int) error {
 // plan puts the write and the commit over a query. few says that its rows are so
 // few that one writer takes them all.
 func (t *target) plan(q *plan.Query, few bool, opts BindOptions) plan.Node {
-	layout := plan.Layout{Format: "iceberg", SchemaJSON: t.pinned.SchemaJSON, SpecJSON: t.pinned.SpecJSON}
+	layout := plan.Layout{Format: cmp.Or(t.pinned.Format, "iceberg"), SchemaJSON: t.pinned.SchemaJSON, SpecJSON: t.pinned.SpecJSON}
 	var node plan.Node = q
 	var bytes int64
 	for _, s := range q.Sources {
 		bytes += sourceBytes(s)
 	}
-	partitioned := !t.spec.IsUnpartitioned()
 	switch {
 	case few && !q.Parallel: // each partition's rows come to one writer anyway
-	case partitioned && t.distribution != "none":
+	case t.partitioned && t.distribution != "none":
 		if t.distribution == "range" {
 			q.Why += "; write.distribution-mode = range is carried out as hash"
 		}
@@ -318,7 +335,7 @@ func (t *target) plan(q *plan.Query, few bool, opts BindOptions) plan.Node {
 			n *= hashTasks
 		}
 		node = &plan.Exchange{Input: q, How: plan.ExchangeHash, Partitions: n, Layout: &layout}
-	case !partitioned && !q.Parallel && bytes > spreadBytes:
+	case !t.partitioned && !q.Parallel && bytes > spreadBytes:
 		node = &plan.Exchange{Input: q, How: plan.ExchangeRoundRobin, Partitions: opts.Slots}
 	}
 	prefix := t.prefix(opts.JobID)

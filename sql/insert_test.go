@@ -232,7 +232,13 @@ func TestInsertTargetsRefused(t *testing.T) {
 	}{
 		{func(p *plan.Pinned) { p.FormatVersion = 3 }, "format version 3"},
 		{func(p *plan.Pinned) { p.FormatVersion = 0 }, "format version 0"},
-		{func(p *plan.Pinned) { p.Format = "delta" }, "delta"},
+		{func(p *plan.Pinned) { p.Format = "hudi" }, "hudi"},
+		{func(p *plan.Pinned) { p.Format, p.Unwritable = "delta", "a CHECK constraint" }, "a CHECK constraint"},
+		{func(p *plan.Pinned) { p.Format, p.SchemaJSON = "delta", []byte(`{`) }, "schema"},
+		{func(p *plan.Pinned) {
+			p.Format, p.SchemaJSON = "delta", []byte(`{"type":"struct","fields":[{"name":"v","type":"variant","nullable":true,"metadata":{}}]}`)
+			p.SpecJSON = []byte("[]")
+		}, "column v"},
 		{func(p *plan.Pinned) { p.Properties = map[string]string{"write.format.default": "orc"} }, "orc"},
 		{func(p *plan.Pinned) { p.Properties = map[string]string{"write.target-file-size-bytes": "12MB"} }, "12MB"},
 		{func(p *plan.Pinned) { p.Properties = map[string]string{"write.target-file-size-bytes": "0"} }, "0"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -24,6 +25,9 @@ func (a *Analyzer) completeTable(ctx context.Context, parts []string, session pl
 	last := len(parts) - 1
 	if last < 0 {
 		return commit.TableName{}, &commit.Error{Code: commit.CodeSQLNameIncomplete, Op: "resolve table", Cause: errors.New("a table has no name")}
+	}
+	if path, ok := deltaPath(parts); ok {
+		return commit.TableName{Catalog: deltaCatalog, Name: path}, nil
 	}
 	name := commit.TableName{Catalog: session.Catalog, Name: parts[last]}
 	incomplete := func(cause string) error {
@@ -66,6 +70,22 @@ func (a *Analyzer) completeTable(ctx context.Context, parts []string, session pl
 		name.Namespace = slices.Clone(parts[1:last])
 	}
 	return name, a.knownCatalog(ctx, name.Catalog)
+}
+
+// deltaCatalog is the catalog part of the names of Delta tables that are named by
+// their paths; such names have no namespace.
+const deltaCatalog = "delta"
+
+// deltaPath reads delta.`/dir`: no other table's name has a slash.
+func deltaPath(parts []string) (string, bool) {
+	if len(parts) != 2 || !strings.EqualFold(parts[0], deltaCatalog) || !strings.Contains(parts[1], "/") {
+		return "", false
+	}
+	p := strings.TrimPrefix(parts[1], "file://")
+	if strings.HasPrefix(p, "/") {
+		return path.Clean(p), true
+	}
+	return strings.TrimRight(p, "/"), true
 }
 
 func (a *Analyzer) knownCatalog(ctx context.Context, catalog string) error {

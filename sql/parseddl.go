@@ -171,6 +171,14 @@ func (p *parser) show() (Body, error) {
 // file, which is DuckDB's.
 func (p *parser) describe() (Body, error) {
 	next := p.peek(1)
+	if next.word("HISTORY") && p.peek(2).kind != 0 && !p.peek(2).is(".") {
+		p.i += 2
+		n, err := p.name("the name of a table")
+		if err != nil {
+			return nil, err
+		}
+		return &DescribeHistory{Name: n}, p.end()
+	}
 	table := next.word("TABLE") && p.peek(2).kind != 0
 	file := next.kind == tokenString || next.kind == tokenQuoted && readerOf(next.text) != "" && !p.peek(2).is(".")
 	if file || !table && p.startsQuery(1) {
@@ -205,20 +213,10 @@ func (p *parser) createTable() (Body, error) {
 		return nil, p.refuse(t.start, "CREATE TABLE … "+strings.ToUpper(t.text)+" isn't supported",
 			"CREATE TABLE with columns, then INSERT INTO it.")
 	}
-	if !p.acceptOther("(") {
-		return nil, p.unexpected("( and the columns")
-	}
-	for {
-		c, err := p.columnDef()
-		if err != nil {
+	// A Delta table that is there already is given a name without columns.
+	if t := p.peek(0); !t.word("USING") {
+		if ct.Columns, err = p.columnDefs(); err != nil {
 			return nil, err
-		}
-		ct.Columns = append(ct.Columns, c)
-		if p.acceptOther(")") {
-			break
-		}
-		if !p.acceptOther(",") {
-			return nil, p.unexpected(", or )")
 		}
 	}
 	seen := map[string]bool{}
@@ -236,6 +234,25 @@ func (p *parser) createTable() (Body, error) {
 	return &ct, nil
 }
 
+func (p *parser) columnDefs() (columns []ColumnDef, err error) {
+	if !p.acceptOther("(") {
+		return nil, p.unexpected("( and the columns")
+	}
+	for {
+		c, err := p.columnDef()
+		if err != nil {
+			return nil, err
+		}
+		columns = append(columns, c)
+		if p.acceptOther(")") {
+			return columns, nil
+		}
+		if !p.acceptOther(",") {
+			return nil, p.unexpected(", or )")
+		}
+	}
+}
+
 // tableClause reads one clause behind the columns.
 func (p *parser) tableClause(ct *CreateTable) (err error) {
 	t := p.peek(0)
@@ -245,11 +262,8 @@ func (p *parser) tableClause(ct *CreateTable) (err error) {
 		if err != nil {
 			return err
 		}
-		if strings.EqualFold(f.Name, "delta") {
-			return p.refuse(f.Offset, "Delta tables aren't supported yet", "Write USING iceberg, or leave it out.")
-		}
-		if !strings.EqualFold(f.Name, "iceberg") {
-			return p.refuse(f.Offset, "there's no table format "+f.Name, "Write USING iceberg, or leave it out.")
+		if ct.Format = strings.ToLower(f.Name); ct.Format != "iceberg" && ct.Format != "delta" {
+			return p.refuse(f.Offset, "there's no table format "+f.Name, "Write USING iceberg, USING delta, or leave it out.")
 		}
 	case p.accept("PARTITIONED"):
 		if !p.accept("BY") {
@@ -260,9 +274,9 @@ func (p *parser) tableClause(ct *CreateTable) (err error) {
 		ct.Comment, err = p.str("the comment as a string")
 	case p.accept("TBLPROPERTIES"):
 		ct.Properties, err = p.properties(p.stringKey)
-	case t.word("LOCATION"):
-		return p.refuse(t.start, "LOCATION isn't supported: the catalog chooses where its tables lie",
-			"`firn table register` adopts a table that lies elsewhere.")
+	case p.accept("LOCATION"):
+		ct.Location.Offset = t.start
+		ct.Location.Name, err = p.str("the location as a string")
 	case t.word("AS"):
 		return p.refuse(t.start, "CREATE TABLE … AS isn't supported", "CREATE TABLE, then INSERT INTO it.")
 	case t.word("WITH", "OPTIONS"):
@@ -270,7 +284,7 @@ func (p *parser) tableClause(ct *CreateTable) (err error) {
 	case t.word("CLUSTERED", "SORTED", "CLUSTER"):
 		return p.refuse(t.start, strings.ToUpper(t.text)+" isn't supported here", "PARTITIONED BY (bucket(n, column)) makes buckets.")
 	default:
-		return p.unexpected("USING, PARTITIONED BY, COMMENT, TBLPROPERTIES or the end of the statement")
+		return p.unexpected("USING, LOCATION, PARTITIONED BY, COMMENT, TBLPROPERTIES or the end of the statement")
 	}
 	return err
 }

@@ -179,8 +179,11 @@ func (r *rewriter) catalogTable(n node) (any, error) {
 		return nil, r.place(n, err)
 	}
 	view := []string{name.Catalog, strings.Join(name.Namespace, "."), name.Name}
-	if text(n, "alias") == "" && version != "" {
-		n["alias"] = name.Name
+	if len(name.Namespace) == 0 { // a path
+		view[1] = "path"
+	}
+	if text(n, "alias") == "" && (version != "" || len(name.Namespace) == 0) {
+		n["alias"] = name.Name[strings.LastIndexByte(name.Name, '/')+1:]
 	}
 	if version != "" {
 		view[2] += "@" + version

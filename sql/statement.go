@@ -18,7 +18,8 @@ type Statement struct {
 
 // Body is what a statement says: one of *Insert, *Select, *CreateTable,
 // *DropTable, *CreateNamespace, *DropNamespace, *CreateCatalog, *DropCatalog,
-// *CheckCatalog, *Show, *ShowCreateTable, *Describe, *Use and *Explain.
+// *CheckCatalog, *Show, *ShowCreateTable, *Describe, *DescribeHistory, *Use and
+// *Explain.
 type Body interface{ kind() string }
 
 // Ident is one identifier.
@@ -75,7 +76,11 @@ type Select struct{ Query QueryText }
 type CreateTable struct {
 	Name        Name
 	IfNotExists bool
-	Columns     []ColumnDef
+	// Format is what stands behind USING, in lower case; empty without it.
+	Format string
+	// Location is what stands behind LOCATION, with its place; empty without it.
+	Location Ident
+	Columns  []ColumnDef
 	// Partitions are the terms of PARTITIONED BY.
 	Partitions []PartitionTerm
 	Properties []Property
@@ -140,6 +145,9 @@ type ShowCreateTable struct{ Name Name }
 // Describe is DESCRIBE of a catalog table.
 type Describe struct{ Name Name }
 
+// DescribeHistory is DESCRIBE HISTORY of a table.
+type DescribeHistory struct{ Name Name }
+
 // Use is USE catalog, USE catalog.namespace or USE namespace.
 type Use struct{ Name Name }
 
@@ -155,5 +163,6 @@ func (*DropNamespace) kind() string   { return "DROP NAMESPACE" }
 func (s *Show) kind() string          { return "SHOW " + strings.ToUpper(s.What) }
 func (*ShowCreateTable) kind() string { return "SHOW CREATE TABLE" }
 func (*Describe) kind() string        { return "DESCRIBE" }
+func (*DescribeHistory) kind() string { return "DESCRIBE HISTORY" }
 func (*Use) kind() string             { return "USE" }
 func (*Explain) kind() string         { return "EXPLAIN" }

@@ -128,6 +128,14 @@ type CommitInfo struct {
 	Ledger string `json:"firn.ledger,omitempty"`
 }
 
+// Time is when the commit says that it was made, in ms.
+func (c *CommitInfo) Time() int64 {
+	if c.InCommitTimestamp != nil {
+		return *c.InCommitTimestamp
+	}
+	return c.Timestamp
+}
+
 // UnmarshalJSON takes the fields that have the type expected and passes over all
 // others: commitInfo is free, and other writers do as they like.
 func (c *CommitInfo) UnmarshalJSON(b []byte) error {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,102 +17,24 @@ import (
 	"github.com/firn-project/firn/format/delta"
 )
 
-// A file manifest's row says what Delta's add needs in this way: partition values
-// are those of the partition columns in their order, with field ids from 1, and
-// their bytes are the text that partitionValues has. Null counts and bounds are by
-// the number, from 1, of the leaf among the schema's leaves less partition
-// columns; the bytes of a bound are its JSON.
-
-// FileLeaves are the leaves that statistics of a file are numbered by.
-func FileLeaves(schema *delta.Struct, partition []string) []delta.Leaf {
-	return slices.DeleteFunc(delta.Leaves(schema), func(l delta.Leaf) bool { return slices.Contains(partition, l.Path[0]) })
-}
-
 // checkFile says whether one file fits the table, and gives its statistics.
 func (v *View) checkFile(written *delta.Struct, f commit.File) (stats string, err error) {
 	d := v.snap.definition
-	if f.Rows == 0 {
-		return "", errors.New("it has no rows, and no such file is committed")
+	s, err := delta.FileStats(written, d.Partition, f)
+	if err != nil {
+		return "", err
 	}
-	if len(f.Partition) != len(d.Partition) {
-		return "", fmt.Errorf("%d partition values for %d columns", len(f.Partition), len(d.Partition))
+	if err := delta.CheckPartition(d.Schema, d.Partition, f); err != nil {
+		return "", err
 	}
-	for i, p := range f.Partition {
-		c := d.Schema.Column(d.Partition[i])
-		switch {
-		case p.FieldID != i+1:
-			return "", fmt.Errorf("partition value %d has the field id %d", i+1, p.FieldID)
-		case c == nil:
-			return "", fmt.Errorf("the partition column %.200q is gone", d.Partition[i])
-		case p.Null || len(p.Value) == 0:
-			if !c.Nullable {
-				return "", fmt.Errorf("the partition column %.200q may not be null", c.Name)
-			}
-			continue
-		}
-		text := string(p.Value)
-		if _, err := delta.DecodePartitionValue(c.Type, &text); err != nil {
-			return "", fmt.Errorf("column %.200q: %w", c.Name, err)
-		}
-	}
-	for i, l := range FileLeaves(written, d.Partition) {
+	for i, l := range delta.FileLeaves(written, d.Partition) {
 		if c := d.Schema.Column(l.Path[0]); len(l.Path) == 1 && c != nil && !c.Nullable {
 			if n, ok := f.NullCounts[i+1]; !ok || n != 0 {
 				return "", fmt.Errorf("column %.200q may not be null, and the file doesn't say that it has none", c.Name)
 			}
 		}
 	}
-	return v.stats(written, f)
-}
-
-// stats is the statistics' text of a file.
-func (v *View) stats(written *delta.Struct, f commit.File) (string, error) {
-	d := v.snap.definition
-	leaves := FileLeaves(written, d.Partition)
-	for id, n := range f.NullCounts {
-		if id < 1 || id > len(leaves) || n < 0 || n > f.Rows {
-			return "", fmt.Errorf("%d nulls in column %d of %d", n, id, len(leaves))
-		}
-	}
-	s := delta.Stats{Rows: f.Rows}
-	for i, l := range leaves {
-		c := delta.ColumnStats{Path: l.Path, Type: l.Type, Nulls: -1}
-		if n, ok := f.NullCounts[i+1]; ok {
-			c.Nulls = n
-		}
-		var err error
-		if c.Min, err = boundOf(l, f.Lower[i+1]); err != nil {
-			return "", err
-		}
-		if c.Max, err = boundOf(l, f.Upper[i+1]); err != nil {
-			return "", err
-		}
-		if order, ok := delta.Compare(c.Min, c.Max); ok && order > 0 {
-			return "", fmt.Errorf("column %.200q: the lower bound is above the upper one", strings.Join(l.Path, "."))
-		}
-		if c.Nulls >= 0 || c.Min != nil || c.Max != nil {
-			s.Columns = append(s.Columns, c)
-		}
-	}
-	for _, bounds := range []map[int][]byte{f.Lower, f.Upper} {
-		for id := range bounds {
-			if id < 1 || id > len(leaves) {
-				return "", fmt.Errorf("bounds of column %d of %d", id, len(leaves))
-			}
-		}
-	}
 	return s.JSON(delta.StringPrefix(d.Properties))
-}
-
-func boundOf(l delta.Leaf, raw []byte) (any, error) {
-	if raw == nil {
-		return nil, nil
-	}
-	v, err := delta.ParseBound(json.RawMessage(raw), l.Type)
-	if err != nil {
-		return nil, fmt.Errorf("column %.200q: %w", strings.Join(l.Path, "."), err)
-	}
-	return v, nil
 }
 
 // ledgerTokens is how many tokens a commit's ledger keeps. Each commit holds it.

@@ -38,8 +38,8 @@ var createProperties = []string{
 	delta.PropertyAppendOnly, delta.PropertyCheckpointInterval, delta.PropertyStatsAsJSON, delta.PropertyInCommitTimestamps,
 	delta.PropertyChangeDataFeed, delta.PropertyDeletionVectors, delta.PropertyFileRetention, delta.PropertyTxnRetention,
 	delta.PropertyIndexedColumns, delta.PropertyStatsColumns, delta.PropertyStringPrefix, "delta.logRetentionDuration",
-	"delta.parquet.compression.codec", "delta.enableExpiredLogCleanup", "delta.randomizeFilePrefixes", "delta.autoOptimize.autoCompact",
-	"delta.autoOptimize.optimizeWrite", "delta.tuneFileSizesForRewrites", "delta.targetFileSize",
+	delta.PropertyCodec, "delta.enableExpiredLogCleanup", "delta.randomizeFilePrefixes", "delta.autoOptimize.autoCompact",
+	"delta.autoOptimize.optimizeWrite", "delta.tuneFileSizesForRewrites", delta.PropertyTargetFileSize,
 }
 
 // NewTable is version 0 of a new table: commitInfo, protocol and metaData. The

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -28,7 +29,16 @@ type Options struct {
 	// Checkpointed is told of each checkpoint that was tried, from a goroutine of
 	// the table's; nil for nobody.
 	Checkpointed func(version int64, err error)
+	// Shared is what several drivers of one table know of it; nil for nothing.
+	Shared *Shared
 }
+
+// Shared keeps the last read of a table, so that the next one reads only what is
+// new in its log. Its zero value knows nothing. It is safe for concurrent use.
+type Shared struct{ last atomic.Pointer[View] }
+
+// Last is the last read; nil for none.
+func (s *Shared) Last() *View { return s.last.Load() }
 
 // Table is the driver of one Delta table. It implements commit.Table and is used
 // by one committer at a time. A checkpoint is written beside the commits that
@@ -40,9 +50,7 @@ type Table struct {
 	now          func() time.Time
 	tempDir      string
 	checkpointed func(version int64, err error)
-
-	// current is what the last Read returned.
-	current *View
+	shared       *Shared
 
 	// mu guards what is known of the checkpoint that is being made.
 	mu struct {
@@ -61,7 +69,10 @@ func Open(o Options) *Table {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Table{name: o.Name, store: o.Store, locate: o.Locate, now: o.Now, tempDir: o.TempDir, checkpointed: o.Checkpointed}
+	if o.Shared == nil {
+		o.Shared = &Shared{}
+	}
+	return &Table{name: o.Name, store: o.Store, locate: o.Locate, now: o.Now, tempDir: o.TempDir, checkpointed: o.Checkpointed, shared: o.Shared}
 }
 
 // At locates a table by its path.
@@ -100,7 +111,7 @@ func (t *Table) View(ctx context.Context) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	old := t.current
+	old := t.shared.last.Load()
 	if old != nil && old.Location() != NewLog(t.store, root).Root() {
 		old = nil
 	}
@@ -120,8 +131,9 @@ func (t *Table) View(ctx context.Context) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.current = newView(t.name, s, commits)
-	return t.current, nil
+	v := newView(t.name, s, commits)
+	t.shared.last.Store(v)
+	return v, nil
 }
 
 // Limits of what a view shows.

@@ -2,8 +2,6 @@ package delta
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"net/url"
@@ -63,7 +61,7 @@ func newView(name commit.TableName, s *Snapshot, commits []CommitSummary) *View 
 			if _, ok := v.tokens[l.Token]; ok {
 				continue // the first landing counts
 			}
-			l.SnapshotID, l.InHead, l.Seat, l.CommittedAt = id, true, commit.Seat{Number: c.Version}, time.UnixMilli(timeOf(c.Info))
+			l.SnapshotID, l.InHead, l.Seat, l.CommittedAt = id, true, commit.Seat{Number: c.Version}, time.UnixMilli(c.Info.Time())
 			v.tokens[l.Token] = l
 		}
 		if c.Info.Ledger != "" {
@@ -71,7 +69,7 @@ func newView(name commit.TableName, s *Snapshot, commits []CommitSummary) *View 
 		}
 		if c.Metadata != nil {
 			if schema, err := delta.ParseSchema(c.Metadata.SchemaString); err == nil {
-				v.schemas[schemaID(c.Metadata.SchemaString)] = knownSchema{schema, c.Metadata.PartitionColumns}
+				v.schemas[delta.SchemaID(c.Metadata.SchemaString)] = knownSchema{schema, c.Metadata.PartitionColumns}
 			}
 		}
 	}
@@ -113,14 +111,6 @@ func keptUnits(s *Snapshot) map[commit.Token]commit.Landed {
 	return out
 }
 
-// timeOf is when a commit says that it was made, in ms.
-func timeOf(c CommitInfo) int64 {
-	if c.InCommitTimestamp != nil {
-		return *c.InCommitTimestamp
-	}
-	return c.Timestamp
-}
-
 // snapshotID names a version for ever: another table's version of that number, or
 // a request that lost the version, has another txnId.
 func snapshotID(version int64, txnID string) string {
@@ -128,15 +118,6 @@ func snapshotID(version int64, txnID string) string {
 		return strconv.FormatInt(version, 10)
 	}
 	return strconv.FormatInt(version, 10) + "-" + txnID
-}
-
-// schemaID stands for a schema. Delta's have no numbers; equal text has an equal
-// id, in any process.
-func schemaID(schema string) int { return hashID("schema", schema) }
-
-func hashID(parts ...string) int {
-	h := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return int(binary.BigEndian.Uint32(h[:]) >> 1)
 }
 
 // Snapshot is the version that was read.
@@ -163,12 +144,10 @@ func (v *View) Head(branch string) string {
 }
 
 // SchemaID implements commit.Metadata.
-func (v *View) SchemaID() int { return schemaID(v.snap.metadata.SchemaString) }
+func (v *View) SchemaID() int { return delta.SchemaID(v.snap.metadata.SchemaString) }
 
 // SpecID implements commit.Metadata.
-func (v *View) SpecID() int {
-	return hashID(append([]string{"partition"}, v.snap.definition.Partition...)...)
-}
+func (v *View) SpecID() int { return delta.PartitionID(v.snap.definition.Partition) }
 
 // Find implements commit.Metadata. Where the commit isn't shown, its txn is, for a
 // key that a user gave.
@@ -202,7 +181,7 @@ func (v *View) SeatAt(t time.Time) int64 {
 	var taken int64
 	later := int64(math.MaxInt64)
 	for _, c := range v.commits {
-		if at := timeOf(c.Info); at == 0 || at > t.UnixMilli() {
+		if at := c.Info.Time(); at == 0 || at > t.UnixMilli() {
 			later = min(later, c.Version)
 		} else {
 			taken = max(taken, c.Version)

@@ -31,6 +31,9 @@ func (s *session) tableQuery(ctx context.Context, src plan.Source) (string, erro
 	if len(in) == 0 {
 		return emptyQuery(src.Columns)
 	}
+	if src.Delta != nil {
+		return s.deltaQuery(ctx, src, in)
+	}
 	for i, f := range in {
 		ids, err := s.hasFieldIDs(ctx, f)
 		if err != nil {

@@ -20,6 +20,9 @@ const (
 	MappingID Mapping = "id"
 )
 
+// KeyComment is the key of a field's metadata that holds its comment, a JSON string.
+const KeyComment = "comment"
+
 // Keys of a field's metadata.
 const (
 	keyPhysicalName = "delta.columnMapping.physicalName"

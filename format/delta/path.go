@@ -33,11 +33,27 @@ func PartitionDir(columns []string, values map[string]*string) string {
 	for i, c := range columns {
 		text := hiveNull
 		if v := values[c]; v != nil && *v != "" {
-			text = escapeHive(*v)
+			text = dirValue(*v)
 		}
 		parts[i] = shortened(escapeHive(c) + "=" + text)
 	}
 	return strings.Join(parts, "/")
+}
+
+// dirValue is a value in a directory's name. One that would be steps in a path, if
+// something decoded the name once too often, keeps its letters and a hash of it.
+func dirValue(v string) string {
+	if !strings.Contains(v, ".") || !strings.ContainsAny(v, `/\%`) {
+		return escapeHive(v)
+	}
+	sum := sha256.Sum256([]byte(v))
+	letters := strings.Map(func(r rune) rune {
+		if r < 0x20 || strings.ContainsRune("./\\%", r) {
+			return '_'
+		}
+		return r
+	}, v)
+	return escapeHive(letters) + "-" + hex.EncodeToString(sum[:8])
 }
 
 func shortened(part string) string {

@@ -24,6 +24,8 @@ const (
 	PropertyIndexedColumns       = "delta.dataSkippingNumIndexedCols"
 	PropertyStatsColumns         = "delta.dataSkippingStatsColumns"
 	PropertyStringPrefix         = "delta.dataSkippingStringPrefixLength"
+	PropertyTargetFileSize       = "delta.targetFileSize"
+	PropertyCodec                = "delta.parquet.compression.codec"
 	PropertyIsolation            = "delta.isolationLevel"
 
 	prefixConstraints = "delta.constraints."

@@ -27,16 +27,16 @@ Types in a statement are DuckDB's. A column may also be declared in the spelling
 		cast, form := "", ""
 		for _, c := range typeRows {
 			if c.canonical && c.shown == r.shown {
-				cast, form = c.duck, c.parquet
+				cast, form = c.Duck, c.parquet
 			}
 		}
-		if r.duck == "FIXED" {
+		if r.Duck == "FIXED" {
 			cast, form = "BLOB", r.parquet
 		}
-		if r.duck == "DECIMAL" {
+		if r.Duck == "DECIMAL" {
 			cast = "DECIMAL(p,s)"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` | `%s` | %s | %s |\n", r.duck, codeList(r.also), r.shown, cast, form, r.note)
+		fmt.Fprintf(&b, "| `%s` | %s | `%s` | `%s` | %s | %s |\n", r.Duck, codeList(r.Also), r.shown, cast, form, r.note)
 	}
 	b.WriteString("| `T[]`, `T[n]` | `list<T>`, `array<T>` | `list<T>` | `T[]` | LIST | the length of `T[n]` is not kept |\n" +
 		"| `STRUCT(a T, …)` | `ROW(a T, …)`, `struct<a: T, …>` | `struct<a: T, …>` | `STRUCT(\"a\" T, …)` | group | a field may be `NOT NULL` |\n" +
@@ -45,7 +45,7 @@ Types in a statement are DuckDB's. A column may also be declared in the spelling
 	b.WriteString("\n## Types without a home\n\nThese are refused with the nearest type named.\n\n| type | also | nearest | why |\n| --- | --- | --- | --- |\n")
 	for _, r := range typeRows {
 		if r.to == nil {
-			fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", r.duck, codeList(r.also), r.nearest, r.note)
+			fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", r.Duck, codeList(r.Also), r.nearest, r.note)
 		}
 	}
 	b.WriteString(`
@@ -57,8 +57,8 @@ A value is cast to its column's type without being asked only where no value of 
 | --- | --- |
 `)
 	for _, r := range typeRows {
-		if r.digits > 0 {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", r.duck, strings.Join(r.integerTargets(), ", "))
+		if r.Digits > 0 {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", r.Duck, strings.Join(r.integerTargets(), ", "))
 		}
 	}
 	b.WriteString("| `DECIMAL(p,s)` | `decimal` with as many digits before and after the point; `int` when s is 0 and p at most 9, `long` at most 18; `float` when p is at most 6, `double` at most 15 |\n" +
@@ -78,12 +78,12 @@ func (r *typeRow) integerTargets() []string {
 		name string
 		bits int
 	}{{"int", 31}, {"long", 63}, {"float", 24}, {"double", 53}} {
-		if r.bits <= t.bits {
+		if r.Bits <= t.bits {
 			out = append(out, "`"+t.name+"`")
 		}
 	}
-	if r.digits <= 38 {
-		out = append(out, fmt.Sprintf("`decimal` with %d digits before the point", r.digits))
+	if r.Digits <= 38 {
+		out = append(out, fmt.Sprintf("`decimal` with %d digits before the point", r.Digits))
 	}
 	if len(out) == 0 {
 		return []string{"nothing"}

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/apache/iceberg-go"
+
+	"github.com/firn-project/firn/format/ducktype"
 )
 
 // Widens says whether a value of a DuckDB type may be cast to a column of type
@@ -24,73 +26,73 @@ import (
 //
 // A type that can't be parsed widens to nothing.
 func Widens(from string, to iceberg.Type) bool {
-	d, err := parseType(from)
-	return err == nil && d.widens(to)
+	d, err := ducktype.Parse(from)
+	return err == nil && widens(d, to)
 }
 
-func (d *duckType) widens(to iceberg.Type) bool {
-	switch d.kind {
-	case kindList:
+func widens(d *ducktype.Type, to iceberg.Type) bool {
+	switch d.Kind {
+	case ducktype.List:
 		l, ok := to.(*iceberg.ListType)
-		return ok && d.elem[0].typ.widens(l.Element)
-	case kindMap:
+		return ok && widens(d.Elem[0].Type, l.Element)
+	case ducktype.Map:
 		m, ok := to.(*iceberg.MapType)
-		return ok && d.elem[0].typ.widens(m.KeyType) && d.elem[1].typ.widens(m.ValueType)
-	case kindStruct:
+		return ok && widens(d.Elem[0].Type, m.KeyType) && widens(d.Elem[1].Type, m.ValueType)
+	case ducktype.Struct:
 		s, ok := to.(*iceberg.StructType)
-		if !ok || len(s.FieldList) != len(d.elem) {
+		if !ok || len(s.FieldList) != len(d.Elem) {
 			return false
 		}
 		for i, f := range s.FieldList {
-			if !strings.EqualFold(f.Name, d.elem[i].name) || !d.elem[i].typ.widens(f.Type) {
+			if !strings.EqualFold(f.Name, d.Elem[i].Name) || !widens(d.Elem[i].Type, f.Type) {
 				return false
 			}
 		}
 		return true
-	case kindEnum:
+	case ducktype.Enum:
 		return stringType.Equals(to)
 	}
-	return d.plainWidens(to)
+	return plainWidens(d, to)
 }
 
-func (d *duckType) plainWidens(to iceberg.Type) bool {
-	r := d.row
+func plainWidens(d *ducktype.Type, to iceberg.Type) bool {
+	r := rowOf(d.Name)
 	switch {
-	case r.duck == `"NULL"`:
+	case r.Duck == ducktype.Null:
 		return true
-	case r.digits > 0:
+	case r.Digits > 0:
 		return r.integerWidens(to)
-	case r.duck == "DECIMAL":
-		t, err := decimalType(d.args)
+	case r.Duck == "DECIMAL":
+		t, err := decimalType(d.Args)
 		return err == nil && decimalWidens(t.(iceberg.DecimalType), to)
 	case r.to == nil:
 		return false
-	case r.duck == "FLOAT":
+	case r.Duck == "FLOAT":
 		_, double := to.(iceberg.Float64Type)
 		return double || iceberg.PrimitiveTypes.Float32.Equals(to)
-	case r.duck == "DATE":
+	case r.Duck == "DATE":
 		_, timestamp := to.(iceberg.TimestampType)
 		return timestamp || iceberg.PrimitiveTypes.Date.Equals(to)
-	case r.duck == "BLOB":
+	case r.Duck == "BLOB":
 		_, fixed := to.(iceberg.FixedType)
 		return fixed || iceberg.PrimitiveTypes.Binary.Equals(to)
 	}
-	own, err := r.to(d.args)
+	own, err := r.to(d.Args)
 	return err == nil && own.Equals(to)
 }
 
 func (r *typeRow) integerWidens(to iceberg.Type) bool {
 	switch to := to.(type) {
 	case iceberg.Int32Type:
-		return r.bits <= 31
+		return r.Bits <= 31
 	case iceberg.Int64Type:
-		return r.bits <= 63
+		return r.Bits <= 63
 	case iceberg.Float32Type:
-		return r.bits <= 24
+		return r.Bits <= 24
 	case iceberg.Float64Type:
-		return r.bits <= 53
+		return r.Bits <= 53
 	case iceberg.DecimalType:
-		return to.Precision()-to.Scale() >= r.digits
+		return to.Precision()-to.Scale() >= r.Digits
 	}
 	return false
 }

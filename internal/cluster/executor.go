@@ -9,6 +9,7 @@ import (
 	"github.com/firn-project/firn/internal/config"
 	"github.com/firn-project/firn/internal/security"
 	"github.com/firn-project/firn/sinks"
+	"github.com/firn-project/firn/sinks/delta"
 	"github.com/firn-project/firn/sinks/iceberg"
 )
 
@@ -25,7 +26,7 @@ func StartExecutor(ctx context.Context, id string, cfg config.Executor, logger *
 		ID: id, Server: cfg.Server, Listen: cfg.Listen, Dir: cfg.Dir, Slots: cfg.Slots, Memory: cfg.Memory, ObjectCache: cfg.ObjectCache,
 		LocalAllow: cfg.LocalAllow, Logger: logger,
 		DialPeers: sec.dial, DialScheduler: security.DialToken(cfg.Token), ServerOptions: sec.server,
-		Sinks: map[string]sinks.Driver{"iceberg": iceberg.New()},
+		Sinks: map[string]sinks.Driver{"iceberg": iceberg.New(), "delta": delta.New()},
 	})
 	if err != nil {
 		return nil, failed("configure", "executor", err)

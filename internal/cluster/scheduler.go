@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/catalog"
+	"github.com/firn-project/firn/catalog/delta"
+	"github.com/firn-project/firn/catalog/deltatables"
 	"github.com/firn-project/firn/catalog/iceberg"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/binder"
@@ -95,7 +97,11 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 			return nil, failed("find directory", cfg.Dir, err)
 		}
 	}
-	catalogs, err := catalog.OpenWith(ctx, cfg.catalogs())
+	options := cfg.catalogs()
+	if options.Names, err = deltatables.OpenSQLite(ctx, filepath.Join(cfg.Dir, "tables.db")); err != nil {
+		return nil, err
+	}
+	catalogs, err := catalog.OpenWith(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +158,7 @@ func (c SchedulerConfig) catalogs() catalog.Options {
 		},
 	}
 	if c.AnyCatalog {
+		o.DeltaPlaces = append(o.DeltaPlaces, deltatables.Place{Location: "/"})
 		o.CreateTypes = []string{"sql", "rest"}
 	}
 	return o
@@ -178,7 +185,10 @@ func openStore(storage map[string]string) objstore.Store {
 }
 
 // A sweep needs the driver to list what a snapshot added.
-var _ cleanup.Snapshots = (*iceberg.Table)(nil)
+var (
+	_ cleanup.Snapshots = (*iceberg.Table)(nil)
+	_ cleanup.Snapshots = (*delta.Table)(nil)
+)
 
 func deleteFile(ctx context.Context, storage map[string]string, uri string) error {
 	return objstore.New(objstore.FromStorage(storage)).Delete(ctx, uri)

@@ -4,7 +4,8 @@ import (
 	"fmt"
 
 	"github.com/firn-project/firn/commit"
-	format "github.com/firn-project/firn/format/iceberg"
+	"github.com/firn-project/firn/format/delta"
+	"github.com/firn-project/firn/format/iceberg"
 	"github.com/firn-project/firn/plan"
 )
 
@@ -18,24 +19,51 @@ type layout struct {
 // layoutOf reads the schema and the partition spec that the job was planned
 // against. They come from the catalog, not from an executor.
 func layoutOf(target plan.Pinned) (layout, error) {
-	if target.Format != "iceberg" {
-		return layout{}, fmt.Errorf("table %s has the format %q, and only Iceberg tables can be written", target.Name, target.Format)
+	switch target.Format {
+	case "iceberg":
+		return icebergLayout(target)
+	case "delta":
+		return deltaLayout(target)
 	}
-	schema, err := format.ParseSchema(target.SchemaJSON)
+	return layout{}, fmt.Errorf("table %s has the format %q, and only Iceberg and Delta tables can be written", target.Name, target.Format)
+}
+
+func icebergLayout(target plan.Pinned) (layout, error) {
+	schema, err := iceberg.ParseSchema(target.SchemaJSON)
 	if err != nil {
 		return layout{}, err
 	}
-	spec, err := format.ParseSpec(target.SpecJSON, schema)
+	spec, err := iceberg.ParseSpec(target.SpecJSON, schema)
 	if err != nil {
 		return layout{}, err
 	}
 	return layout{
 		schemaID: schema.ID, specID: spec.ID(),
 		check: func(f commit.File) error {
-			if err := format.CheckBounds(schema, f); err != nil {
+			if err := iceberg.CheckBounds(schema, f); err != nil {
 				return err
 			}
-			return format.CheckPartition(schema, spec, f)
+			return iceberg.CheckPartition(schema, spec, f)
+		},
+	}, nil
+}
+
+func deltaLayout(target plan.Pinned) (layout, error) {
+	schema, err := delta.ParseSchema(string(target.SchemaJSON))
+	if err != nil {
+		return layout{}, err
+	}
+	partition, err := delta.ParsePartition(target.SpecJSON)
+	if err != nil {
+		return layout{}, err
+	}
+	return layout{
+		schemaID: delta.SchemaID(string(target.SchemaJSON)), specID: delta.PartitionID(partition),
+		check: func(f commit.File) error {
+			if _, err := delta.FileStats(schema, partition, f); err != nil {
+				return err
+			}
+			return delta.CheckPartition(schema, partition, f)
 		},
 	}, nil
 }

@@ -12,11 +12,14 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	"github.com/apache/iceberg-go"
 
 	"github.com/firn-project/firn/sinks"
+	"github.com/firn-project/firn/sinks/parquetfile"
 )
 
 // texts is a column under test: n values of which value gives each.
@@ -79,12 +82,8 @@ func TestTextRoundTrip(t *testing.T) {
 			}
 			// A slice: its offset isn't zero, nor is that of its bits.
 			part := array.NewSlice(b.NewArray(), 5, int64(c.n+5))
-			l, err := New().Bind(tb.opts.Context)
-			if err != nil {
-				t.Fatal(err)
-			}
-			props := l.(*layout).parquet.props
-			if ours := dictionaryOf(part.(*array.String), props.DictionaryPageSizeLimit(), props.DataPageSize()) != nil; ours != c.ours {
+			s := parquetfile.Defaults()
+			if ours := parquetfile.DictionaryOf(part.(*array.String), s.DictionaryBytes, s.PageBytes) != nil; ours != c.ours {
 				t.Errorf("a dictionary was made here: %t, want %t", ours, c.ours)
 			}
 			files := tb.write(t, array.NewRecordBatch(tb.arrow, []arrow.Array{part}, int64(c.n)))
@@ -170,18 +169,27 @@ func BenchmarkText(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, c := range []struct {
-		name string
-		rows arrow.RecordBatch
-	}{{"library", rows}, {"dictionary", rowGroup{rows, &l.(*layout).parquet}}} {
-		b.Run(c.name, func(b *testing.B) {
+	props := pqarrow.NewArrowWriterProperties()
+	for name, write := range map[string]func() error{
+		"library": func() error {
+			w, err := pqarrow.NewFileWriter(tb.arrow, io.Discard, parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd)), props)
+			if err != nil {
+				return err
+			}
+			return w.Write(rows)
+		},
+		"dictionary": func() error {
+			e, err := newEncoder(l.(*layout), io.Discard, sinks.Partition{})
+			if err != nil {
+				return err
+			}
+			return e.writer.WriteRowGroup(rows)
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				e, err := newEncoder(l.(*layout), io.Discard, sinks.Partition{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := e.writer.Write(c.rows); err != nil {
+				if err := write(); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -3,23 +3,20 @@ package iceberg
 import (
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/iceberg-go"
 
 	"github.com/firn-project/firn/commit"
 	format "github.com/firn-project/firn/format/iceberg"
 	"github.com/firn-project/firn/sinks"
+	"github.com/firn-project/firn/sinks/parquetfile"
 )
 
 // New returns the driver. It makes libzstd the Parquet codec of the process, so
 // call it before anything reads or writes Parquet with arrow-go.
 func New() sinks.Driver {
-	useLibzstd()
+	parquetfile.UseLibzstd()
 	return driver{}
 }
 
@@ -46,7 +43,7 @@ type layout struct {
 	arrow       *arrow.Schema
 	partitioner *format.Partitioner
 	modes       map[int]format.MetricsMode
-	parquet     parquetOptions
+	parquet     *parquetfile.Options
 	// partitions keeps what was computed of each partition seen.
 	partitions map[string]sinks.Partition
 }
@@ -80,11 +77,11 @@ func newLayout(ctx sinks.Context) (*layout, error) {
 }
 
 // Limits implements sinks.Layout.
-func (l *layout) Limits() sinks.Limits { return l.parquet.limits }
+func (l *layout) Limits() sinks.Limits { return l.parquet.Limits }
 
 // Split implements sinks.Layout.
 func (l *layout) Split(batch arrow.RecordBatch) (sinks.Split, error) {
-	rows, err := l.cast(batch)
+	rows, err := parquetfile.Cast(batch, l.arrow, l.table)
 	if err != nil {
 		return sinks.Split{}, err
 	}
@@ -101,28 +98,11 @@ func (l *layout) Split(batch arrow.RecordBatch) (sinks.Split, error) {
 		}
 	}
 	groups := keys.Group()
-	split := sinks.Split{Batch: rows}
-	if len(groups) == 1 {
-		split.Parts = []sinks.Part{{Partition: l.partition(groups[0].Key, groups[0].Values), To: rows.NumRows()}}
-		return split, nil
+	parts := make([]sinks.Group, len(groups))
+	for i, g := range groups {
+		parts[i] = sinks.Group{Partition: l.partition(g.Key, g.Values), Rows: g.Rows}
 	}
-	order := make([]int32, 0, rows.NumRows())
-	for _, g := range groups {
-		from := int64(len(order))
-		order = append(order, g.Rows...)
-		split.Parts = append(split.Parts, sinks.Part{Partition: l.partition(g.Key, g.Values), From: from, To: int64(len(order))})
-	}
-	if slices.IsSorted(order) {
-		return split, nil // the rows of each partition lie together already
-	}
-	defer rows.Release()
-	b := array.NewInt32Builder(memory.DefaultAllocator)
-	defer b.Release()
-	b.AppendValues(order, nil)
-	indices := b.NewArray()
-	defer indices.Release()
-	split.Batch, err = sinks.Take(rows, indices)
-	return split, err
+	return sinks.SplitGroups(rows, parts)
 }
 
 func (l *layout) partition(key string, values []commit.PartitionValue) sinks.Partition {
@@ -146,36 +126,4 @@ func (l *layout) voidTuple() []commit.PartitionValue {
 // Encode implements sinks.Layout.
 func (l *layout) Encode(w io.Writer, p sinks.Partition) (sinks.Encoder, error) {
 	return newEncoder(l, w, p)
-}
-
-// cast brings a batch to the table's Arrow schema. Columns are matched by
-// position, and their names must agree but for case.
-func (l *layout) cast(batch arrow.RecordBatch) (arrow.RecordBatch, error) {
-	if int(batch.NumCols()) != l.arrow.NumFields() {
-		return nil, l.wrongColumns(fmt.Errorf("the batch has %d columns, the table %d", batch.NumCols(), l.arrow.NumFields()))
-	}
-	columns := make([]arrow.Array, 0, batch.NumCols())
-	defer func() {
-		for _, c := range columns {
-			c.Release()
-		}
-	}()
-	for i, f := range l.arrow.Fields() {
-		if got := batch.ColumnName(i); !strings.EqualFold(got, f.Name) {
-			return nil, l.wrongColumns(fmt.Errorf("column %d is called %s in the batch and %s in the table", i+1, got, f.Name))
-		}
-		c, err := castField(batch.Column(i), f, f.Name, nil)
-		if err != nil {
-			return nil, l.castError(err)
-		}
-		columns = append(columns, c)
-	}
-	return array.NewRecordBatch(l.arrow, columns, batch.NumRows()), nil
-}
-
-func (l *layout) wrongColumns(cause error) error {
-	return &commit.Error{
-		Code: commit.CodeBatchColumns, Op: "write rows to", Object: l.table, Cause: cause,
-		Hint: "Run the statement again; if it happens again, report it with the statement and the table's schema.",
-	}
 }

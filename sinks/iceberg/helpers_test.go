@@ -23,6 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+var mem memory.Allocator = memory.DefaultAllocator
+
 const prefix = "s3://lake/air/t/data/j-1/"
 
 // table is a table under test: its layout, and a store for its files.

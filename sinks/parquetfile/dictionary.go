@@ -1,4 +1,4 @@
-package iceberg
+package parquetfile
 
 import (
 	"encoding/binary"
@@ -25,7 +25,7 @@ const firstLook = 4096
 // the same schema.
 type rowGroup struct {
 	arrow.RecordBatch
-	options *parquetOptions
+	options *Options
 }
 
 // Column implements arrow.RecordBatch. A dictionary array is in the collector's
@@ -33,23 +33,23 @@ type rowGroup struct {
 func (g rowGroup) Column(i int) arrow.Array {
 	c := g.RecordBatch.Column(i)
 	text, ok := c.(*array.String)
-	if !ok || !g.options.dictionary[i] {
+	if !ok || !g.options.text[i] {
 		return c
 	}
-	if d := dictionaryOf(text, g.options.props.DictionaryPageSizeLimit(), g.options.props.DataPageSize()); d != nil {
+	if d := DictionaryOf(text, g.options.props.DictionaryPageSizeLimit(), g.options.props.DataPageSize()); d != nil {
 		return d
 	}
 	return c
 }
 
-// dictionaryOf gives a text column as a dictionary array; nil for a column that
+// DictionaryOf gives a text column as a dictionary array; nil for a column that
 // is smaller without, or whose dictionary would take more than limit bytes.
 //
 // Two defects of the library's statistics of dictionary arrays set limits. It
 // passes over the empty text, so that the minimum would be wrong and readers
 // would skip rows: a column that has one is given as it is. And it counts all
 // nulls to the first page, so a column with nulls must fit into one.
-func dictionaryOf(a *array.String, limit, page int64) *array.Dictionary {
+func DictionaryOf(a *array.String, limit, page int64) *array.Dictionary {
 	n := a.Len()
 	if n == 0 || a.Data().Buffers()[2] == nil {
 		return nil

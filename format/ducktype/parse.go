@@ -1,4 +1,4 @@
-package iceberg
+package ducktype
 
 import (
 	"errors"
@@ -9,35 +9,40 @@ import (
 	"unicode/utf8"
 )
 
-type typeKind int
+// Kind is a kind of type.
+type Kind int
 
+// Kinds of types.
 const (
-	kindPlain typeKind = iota
-	kindList
-	kindMap
-	kindStruct
-	kindEnum
+	Plain Kind = iota
+	List
+	Map
+	Struct
+	Enum
 )
 
-// duckType is a parsed type.
-type duckType struct {
-	kind typeKind
-	row  *typeRow // kindPlain
-	args []int    // kindPlain
-	elem []typeElem
+// Type is a parsed type.
+type Type struct {
+	Kind Kind
+	// Name is what a Plain type is called, and Args what stands in its parentheses.
+	Name *Name
+	Args []int
+	// Elem has a list's element, a map's key and value, or a struct's fields.
+	Elem []Elem
 }
 
-type typeElem struct {
-	name     string
-	typ      *duckType
-	required bool
+// Elem is a part of a nested type. Only a struct's fields have names.
+type Elem struct {
+	Name     string
+	Type     *Type
+	Required bool
 }
 
 // maxTypeDepth bounds the nesting of a type, so that a hostile text can't
 // exhaust the stack.
 const maxTypeDepth = 64
 
-// parseType reads a type:
+// Parse reads a type:
 //
 //	type   = base { "[" [ number ] "]" }
 //	base   = word { word } [ "(" number { "," number } ")" ]
@@ -46,7 +51,7 @@ const maxTypeDepth = 64
 //	       | ("LIST" | "ARRAY") "<" type ">"
 //	       | "ENUM" "(" string { "," string } ")"
 //	fields = name [ ":" ] type [ "NOT" "NULL" ] { "," … }
-func parseType(text string) (*duckType, error) {
+func Parse(text string) (*Type, error) {
 	p := &typeParser{text: text}
 	p.next()
 	t, err := p.parse(0)
@@ -132,7 +137,7 @@ func (p *typeParser) expect(tok string) error {
 	return nil
 }
 
-func (p *typeParser) parse(depth int) (*duckType, error) {
+func (p *typeParser) parse(depth int) (*Type, error) {
 	if depth > maxTypeDepth {
 		return nil, fmt.Errorf("is nested more than %d levels deep", maxTypeDepth)
 	}
@@ -150,23 +155,23 @@ func (p *typeParser) parse(depth int) (*duckType, error) {
 		if depth++; depth > maxTypeDepth {
 			return nil, fmt.Errorf("is nested more than %d levels deep", maxTypeDepth)
 		}
-		t = &duckType{kind: kindList, elem: []typeElem{{typ: t}}}
+		t = &Type{Kind: List, Elem: []Elem{{Type: t}}}
 	}
 	return t, nil
 }
 
-func (p *typeParser) base(depth int) (*duckType, error) {
+func (p *typeParser) base(depth int) (*Type, error) {
 	switch {
 	case p.take("STRUCT"), p.take("ROW"):
 		return p.structType(depth)
 	case p.take("MAP"):
-		return p.generic(kindMap, 2, depth)
+		return p.generic(Map, 2, depth)
 	case p.take("LIST"), p.take("ARRAY"):
-		return p.generic(kindList, 1, depth)
+		return p.generic(List, 1, depth)
 	case p.take("ENUM"):
 		return p.enum()
 	case p.take("UNION"):
-		return &duckType{row: rowOf("UNION")}, p.skipArgs()
+		return &Type{Name: Named("UNION")}, p.skipArgs()
 	}
 	return p.plain()
 }
@@ -178,12 +183,12 @@ func (p *typeParser) open() (string, error) {
 	return ">", p.expect("<")
 }
 
-func (p *typeParser) structType(depth int) (*duckType, error) {
+func (p *typeParser) structType(depth int) (*Type, error) {
 	end, err := p.open()
 	if err != nil {
 		return nil, err
 	}
-	t := &duckType{kind: kindStruct}
+	t := &Type{Kind: Struct}
 	seen := map[string]bool{}
 	for {
 		name, err := p.name()
@@ -204,7 +209,7 @@ func (p *typeParser) structType(depth int) (*duckType, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.elem = append(t.elem, typeElem{name: name, typ: ft, required: required})
+		t.Elem = append(t.Elem, Elem{Name: name, Type: ft, Required: required})
 		if p.take(",") {
 			continue
 		}
@@ -238,12 +243,12 @@ func (p *typeParser) notNull() (bool, error) {
 }
 
 // generic reads the n types of MAP(k, v), map<k, v> or list<t>.
-func (p *typeParser) generic(kind typeKind, n, depth int) (*duckType, error) {
+func (p *typeParser) generic(kind Kind, n, depth int) (*Type, error) {
 	end, err := p.open()
 	if err != nil {
 		return nil, err
 	}
-	t := &duckType{kind: kind}
+	t := &Type{Kind: kind}
 	for i := range n {
 		if i > 0 {
 			if err := p.expect(","); err != nil {
@@ -258,12 +263,12 @@ func (p *typeParser) generic(kind typeKind, n, depth int) (*duckType, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.elem = append(t.elem, typeElem{typ: et, required: required})
+		t.Elem = append(t.Elem, Elem{Type: et, Required: required})
 	}
 	return t, p.expect(end)
 }
 
-func (p *typeParser) enum() (*duckType, error) {
+func (p *typeParser) enum() (*Type, error) {
 	if err := p.expect("("); err != nil {
 		return nil, err
 	}
@@ -273,7 +278,7 @@ func (p *typeParser) enum() (*duckType, error) {
 		}
 		p.next()
 		if !p.take(",") {
-			return &duckType{kind: kindEnum}, p.expect(")")
+			return &Type{Kind: Enum}, p.expect(")")
 		}
 	}
 }
@@ -298,10 +303,10 @@ func (p *typeParser) skipArgs() error {
 }
 
 // plain reads a type of one or several words; the longest known name wins.
-func (p *typeParser) plain() (*duckType, error) {
+func (p *typeParser) plain() (*Type, error) {
 	if p.quoted && strings.EqualFold(p.tok, `"NULL"`) {
 		p.next()
-		return &duckType{row: rowOf(`"NULL"`)}, nil
+		return &Type{Name: Named(Null)}, nil
 	}
 	if p.quoted || p.tok == "" || !isWord(p.tok) {
 		return nil, p.unexpected()
@@ -321,19 +326,18 @@ func (p *typeParser) plain() (*duckType, error) {
 			return nil, err
 		}
 	}
-	row := rowOf(name)
-	if row == nil {
+	found := Named(name)
+	if found == nil {
 		return nil, fmt.Errorf("there's no type %s; see docs/reference/sql-types.md", name)
 	}
-	return &duckType{row: row, args: args}, nil
+	return &Type{Name: found, Args: args}, nil
 }
 
 // extends says whether some type's name goes on with the word.
 func extends(name, word string) bool {
 	longer := name + " " + strings.ToUpper(word)
-	for i := range typeRows {
-		r := &typeRows[i]
-		for _, n := range append([]string{r.duck}, r.also...) {
+	for i := range names {
+		for _, n := range append([]string{names[i].Duck}, names[i].Also...) {
 			if n == longer || strings.HasPrefix(n, longer+" ") {
 				return true
 			}

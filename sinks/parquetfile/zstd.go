@@ -1,4 +1,4 @@
-package iceberg
+package parquetfile
 
 import (
 	"fmt"
@@ -14,11 +14,11 @@ const defaultZstdLevel = 3
 
 var registerZstd sync.Once
 
-// useLibzstd makes libzstd the codec of arrow-go's Parquet reader and writer, for
+// UseLibzstd makes libzstd the codec of arrow-go's Parquet reader and writer, for
 // the whole process: it takes a quarter less time than the Go implementation. The
 // registry of the library has no lock, so this must happen before any file is read
-// or written; New calls it.
-func useLibzstd() {
+// or written.
+func UseLibzstd() {
 	registerZstd.Do(func() {
 		codec := &zstdCodec{}
 		codec.contexts.New = func() any { return zstd.NewCtx() }

@@ -1,10 +1,11 @@
-package iceberg
+package parquetfile
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -29,13 +30,47 @@ type valueError struct {
 
 func (e *valueError) Error() string { return "column " + e.column + ": " + e.err.Error() }
 
-func (l *layout) castError(err error) error {
+// Cast brings a batch to a table's Arrow schema. Columns are matched by position,
+// and their names must agree but for case. Values are never rounded or wrapped
+// around: one that doesn't fit is an error for a person, as is a null in a column
+// that may have none. The caller releases the result.
+func Cast(batch arrow.RecordBatch, schema *arrow.Schema, table string) (arrow.RecordBatch, error) {
+	if int(batch.NumCols()) != schema.NumFields() {
+		return nil, wrongColumns(table, fmt.Errorf("the batch has %d columns, the table %d", batch.NumCols(), schema.NumFields()))
+	}
+	columns := make([]arrow.Array, 0, batch.NumCols())
+	defer func() {
+		for _, c := range columns {
+			c.Release()
+		}
+	}()
+	for i, f := range schema.Fields() {
+		if got := batch.ColumnName(i); !strings.EqualFold(got, f.Name) {
+			return nil, wrongColumns(table, fmt.Errorf("column %d is called %s in the batch and %s in the table", i+1, got, f.Name))
+		}
+		c, err := castField(batch.Column(i), f, f.Name, nil)
+		if err != nil {
+			return nil, castError(table, err)
+		}
+		columns = append(columns, c)
+	}
+	return array.NewRecordBatch(schema, columns, batch.NumRows()), nil
+}
+
+func wrongColumns(table string, cause error) error {
+	return &commit.Error{
+		Code: commit.CodeBatchColumns, Op: "write rows to", Object: table, Cause: cause,
+		Hint: "Run the statement again; if it happens again, report it with the statement and the table's schema.",
+	}
+}
+
+func castError(table string, err error) error {
 	v, ok := errors.AsType[*valueError](err)
 	if !ok {
-		return l.wrongColumns(err)
+		return wrongColumns(table, err)
 	}
 	info, _ := commit.Explain(string(v.code))
-	return &commit.Error{Code: v.code, Op: "write rows to", Object: l.table, Cause: v, Hint: info.Hint}
+	return &commit.Error{Code: v.code, Op: "write rows to", Object: table, Cause: v, Hint: info.Hint}
 }
 
 // castField casts a column to a field of the table's Arrow schema and checks
@@ -102,6 +137,10 @@ func castPlain(a arrow.Array, to arrow.DataType, path string) (arrow.Array, erro
 		if v, ok := a.(byteValues); ok && isBinary(a) {
 			return keep(a, to, func() (arrow.Array, error) { return copyBytes(v, to) })
 		}
+	case *arrow.Int8Type:
+		out, err = castIntegers(a, array.NewInt8Builder(mem), math.MinInt8, math.MaxInt8)
+	case *arrow.Int16Type:
+		out, err = castIntegers(a, array.NewInt16Builder(mem), math.MinInt16, math.MaxInt16)
 	case *arrow.Int32Type:
 		out, err = castIntegers(a, array.NewInt32Builder(mem), math.MinInt32, math.MaxInt32)
 	case *arrow.Int64Type:
@@ -177,8 +216,8 @@ func outOfRange(format string, args ...any) error {
 	return &valueError{code: commit.CodeValueOutOfRange, err: fmt.Errorf(format, args...)}
 }
 
-// castIntegers casts any integer type to int32 or int64.
-func castIntegers[T int32 | int64, B interface {
+// castIntegers casts any integer type to one with a sign.
+func castIntegers[T int8 | int16 | int32 | int64, B interface {
 	array.Builder
 	Append(T)
 }](a arrow.Array, b B, least, most int64) (arrow.Array, error) {

@@ -1,0 +1,92 @@
+package deltatables
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
+)
+
+// PathCatalog is the catalog part of the names of tables that are named by their
+// paths: such a name has no namespace.
+const PathCatalog = "delta"
+
+// ByPath says whether a table is named by its path.
+func ByPath(name commit.TableName) bool {
+	return name.Catalog == PathCatalog && len(name.Namespace) == 0
+}
+
+// Place is a directory, or a prefix in a bucket, below which statements may name
+// Delta tables by path.
+type Place struct {
+	// Location is an absolute path, or a URI such as s3://bucket/prefix.
+	Location string
+	// Objects is how the store is reached, for buckets.
+	Objects objstore.Config
+}
+
+// Locate gives the location of a path as people write it: a URI without a slash at
+// the end. It is the same for all spellings of one place.
+func Locate(text string) (string, error) {
+	scheme, rest, remote := strings.Cut(text, "://")
+	if !remote || strings.EqualFold(scheme, "file") {
+		p := strings.TrimPrefix(text, "file://")
+		if !filepath.IsAbs(p) {
+			return "", fmt.Errorf("%q isn't an absolute path", text)
+		}
+		return inside("file://", filepath.Clean(p))
+	}
+	scheme = strings.ToLower(scheme)
+	if scheme == "s3a" || scheme == "s3n" {
+		scheme = "s3"
+	}
+	if scheme != "s3" {
+		return "", fmt.Errorf("there is no store for %s://", scheme)
+	}
+	bucket, key, _ := strings.Cut(rest, "/")
+	if bucket == "" || strings.Trim(key, "/") == "" {
+		return "", fmt.Errorf("%q isn't a bucket with a prefix in it", text)
+	}
+	if key = strings.Trim(key, "/"); path.Clean("/"+key) != "/"+key {
+		return "", fmt.Errorf("%q has a part that steps up, stands still or is empty", text)
+	}
+	return inside(scheme+"://", bucket+"/"+key)
+}
+
+// inside refuses places in a log, and those that can't be named in one.
+func inside(scheme, p string) (string, error) {
+	for part := range strings.SplitSeq(p, "/") {
+		if part == "_delta_log" {
+			return "", fmt.Errorf("%s%s lies in the log of a table", scheme, p)
+		}
+	}
+	if strings.ContainsFunc(p, func(r rune) bool { return r < 0x20 || r == 0x7f }) || strings.ContainsAny(p, `*?#%\`) {
+		return "", errors.New(`a table's path can't hold * ? # % \ or control characters`)
+	}
+	if p == "/" {
+		return "", errors.New("the root directory can't be a table")
+	}
+	return scheme + p, nil
+}
+
+// below says whether a location is at or below another.
+func below(location, of string) bool {
+	of = strings.TrimRight(of, "/")
+	return location == of || strings.HasPrefix(location, of+"/")
+}
+
+// placeOf finds the place with the longest location above a table's.
+func (t *Tables) placeOf(location string) (Place, bool) {
+	var best Place
+	found := false
+	for _, p := range t.config.Places {
+		if below(location, p.Location) && (!found || len(p.Location) > len(best.Location)) {
+			best, found = p, true
+		}
+	}
+	return best, found
+}
