@@ -115,12 +115,13 @@ func parseSeat(s string) (int64, error) {
 
 // String is the text that the table keeps.
 func (l Ledger) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s; horizon=%d;", ledgerVersion, l.Horizon)
+	b := make([]byte, 0, 32+48*len(l.entries))
+	b = fmt.Appendf(b, "%s; horizon=%d;", ledgerVersion, l.Horizon)
 	for _, e := range l.entries {
-		fmt.Fprintf(&b, " %s=%d", e.Token, e.Seat)
+		b = append(e.Token.appendTo(append(b, ' ')), '=')
+		b = strconv.AppendInt(b, e.Seat, 10)
 	}
-	return b.String()
+	return string(b)
 }
 
 // Find is the seat that a token landed at.

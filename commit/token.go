@@ -53,9 +53,15 @@ func NewToken(in TokenInput) Token {
 }
 
 // String returns the token in the usual form of a UUID.
-func (t Token) String() string {
-	s := hex.EncodeToString(t[:])
-	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
+func (t Token) String() string { return string(t.appendTo(make([]byte, 0, 36))) }
+
+// appendTo appends what String returns.
+func (t Token) appendTo(b []byte) []byte {
+	b = hex.AppendEncode(b, t[:4])
+	for _, part := range [][]byte{t[4:6], t[6:8], t[8:10], t[10:]} {
+		b = hex.AppendEncode(append(b, '-'), part)
+	}
+	return b
 }
 
 // ParseToken reads what String wrote.

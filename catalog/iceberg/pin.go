@@ -29,6 +29,9 @@ func (m *Metadata) Pin(storage map[string]string) (plan.Pinned, error) {
 		DataLocation:     dataLocation(m.meta),
 		Storage:          storage,
 	}
+	// Only commits need the ledger, and they read it anew: in each plan, record and
+	// task it would be the largest part by far.
+	delete(p.Properties, KeyLedger)
 	spec := m.meta.PartitionSpec()
 	for _, part := range []struct {
 		to   *[]byte

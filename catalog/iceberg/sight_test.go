@@ -29,6 +29,9 @@ func TestTheLedgerOutlivesSnapshots(t *testing.T) {
 	if got := f.meta().Properties(); got[iceberg.KeyLedger] != m.Ledger().String() || got["owner"] != "x" {
 		t.Errorf("properties %v", got)
 	}
+	if p, err := m.Pin(nil); err != nil || p.Properties[iceberg.KeyLedger] != "" || p.Properties["owner"] != "x" {
+		t.Errorf("plans get the properties %v, %v", p.Properties, err)
+	}
 
 	// The first two snapshots expire.
 	ids := []int64{f.meta().Snapshots()[0].SnapshotID, f.meta().Snapshots()[1].SnapshotID}
