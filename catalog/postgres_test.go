@@ -322,7 +322,7 @@ func TestPostgresAnswers(t *testing.T) {
 		t.Errorf("overtaken: %+v", a)
 	}
 	// Another session holds the row, and waiting for it is bounded.
-	h.set = openPostgresSet(t, uri+"&options=-c%20lock_timeout%3D10ms", t.TempDir())
+	h.Set = openPostgresSet(t, uri+"&options=-c%20lock_timeout%3D10ms", t.TempDir())
 	tbl, r = build("locked")
 	tx, err := admin.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -341,7 +341,7 @@ func TestPostgresAnswers(t *testing.T) {
 		t.Errorf("unlocked: %+v", a)
 	}
 	// A transaction that can't be serialised says nothing about the commit.
-	h.set = openPostgresSet(t, uri+"&options=-c%20default_transaction_isolation%3Dserializable", t.TempDir())
+	h.Set = openPostgresSet(t, uri+"&options=-c%20default_transaction_isolation%3Dserializable", t.TempDir())
 	tbl, r = build("serializable")
 	if a := tbl.Send(t.Context(), r); a.Class != commit.AnswerOK {
 		t.Errorf("serializable: %+v", a)
@@ -351,7 +351,7 @@ func TestPostgresAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.set = openPostgresSet(t, strings.Replace(uri, "firn@", "reader@", 1), t.TempDir())
+	h.Set = openPostgresSet(t, strings.Replace(uri, "firn@", "reader@", 1), t.TempDir())
 	tbl, r = build("reader")
 	if a := tbl.Send(t.Context(), r); a.Class != commit.AnswerPermission {
 		t.Errorf("reader: %+v", a)

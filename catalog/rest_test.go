@@ -11,6 +11,7 @@ import (
 
 	icerest "github.com/apache/iceberg-go/catalog/rest"
 
+	"github.com/firn-project/firn/catalog/catalogtest"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/commit/committest"
 	"github.com/firn-project/firn/sql"
@@ -55,81 +56,14 @@ func TestRESTConformance(t *testing.T) {
 	})
 }
 
-// Every answer is told for what it is, exactly one request is sent for it, and
-// what the table then shows is the truth. (Trap B6: the library reports half of
-// these as raw errors although the commit landed.)
+// Trap B6: the library reports half of these as raw errors although the commit
+// landed.
 func TestTrapB6_RESTAnswers(t *testing.T) {
-	for name, c := range map[string]struct {
-		fault fault
-		want  commit.AnswerClass
-	}{
-		"applied":             {fault{applied: true}, commit.AnswerOK},
-		"lying 200":           {fault{status: 200}, commit.AnswerOK},
-		"204":                 {fault{status: 204, applied: true}, commit.AnswerOK},
-		"400":                 {fault{status: 400}, commit.AnswerRejected},
-		"401":                 {fault{status: 401}, commit.AnswerAuth},
-		"403":                 {fault{status: 403}, commit.AnswerPermission},
-		"404":                 {fault{status: 404}, commit.AnswerRejected},
-		"408 after":           {fault{status: 408, applied: true}, commit.AnswerAmbiguous},
-		"409":                 {fault{status: 409}, commit.AnswerConflict},
-		"409 after":           {fault{status: 409, applied: true}, commit.AnswerConflict},
-		"419":                 {fault{status: 419}, commit.AnswerAuth},
-		"422":                 {fault{status: 422}, commit.AnswerRejected},
-		"429":                 {fault{status: 429}, commit.AnswerWait},
-		"500 after":           {fault{status: 500, applied: true}, commit.AnswerAmbiguous},
-		"502":                 {fault{status: 502}, commit.AnswerAmbiguous},
-		"503":                 {fault{status: 503}, commit.AnswerWait},
-		"503 after":           {fault{status: 503, applied: true}, commit.AnswerWait},
-		"504 after":           {fault{status: 504, applied: true}, commit.AnswerAmbiguous},
-		"redirect":            {fault{status: 307}, commit.AnswerRejected},
-		"closed before":       {fault{cut: "before"}, commit.AnswerAmbiguous},
-		"closed after":        {fault{cut: "before", applied: true}, commit.AnswerAmbiguous},
-		"reply broken off":    {fault{cut: "middle", applied: true}, commit.AnswerAmbiguous},
-		"requirement refused": {fault{applied: true}, commit.AnswerConflict},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, h := restHarness(t)
-			tbl := h.Open(t)
-			u := h.Unit(t, "k", 1, 3)
-			m, err := tbl.Read(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := tbl.Build(t.Context(), m, []commit.Unit{u})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if name == "requirement refused" {
-				h.Foreign(t)
-			}
-			before := s.sent()
-			s.inject(c.fault)
-			a := tbl.Send(t.Context(), r)
-			if a.Class != c.want {
-				t.Errorf("answer %+v, want %s", a, c.want)
-			}
-			if (a.Err == nil) != (c.want == commit.AnswerOK) {
-				t.Errorf("answer %s with the error %v", a.Class, a.Err)
-			}
-			if c.fault.status != 0 && a.Status != c.fault.status {
-				t.Errorf("status %d, want %d", a.Status, c.fault.status)
-			}
-			if n := s.sent() - before; n != 1 {
-				t.Errorf("%d requests were sent", n)
-			}
-			m, err = tbl.Read(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			landed := c.fault.applied && name != "requirement refused"
-			if l, ok := m.Find(commit.MainBranch, u.Token); ok != landed || ok && l.Rows != 3 {
-				t.Errorf("landed %t, found %t (%+v)", landed, ok, l)
-			}
-			if m.HasSnapshot(r.SnapshotID) != landed {
-				t.Errorf("landed %t, snapshot shown %t", landed, !landed)
-			}
-		})
-	}
+	catalogtest.Answers(t, func(t *testing.T) (*catalogtest.Harness, catalogtest.Server) {
+		t.Helper()
+		s, h := restHarness(t)
+		return h.Harness, s
+	})
 }
 
 // A connection that the server closed while it was idle must not make net/http
@@ -146,12 +80,12 @@ func TestOneCopyOverADeadConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := s.sent()
-		s.inject(fault{applied: true, cut: "before"})
+		before := s.Sent()
+		s.Inject(catalogtest.Fault{Applied: true, Cut: catalogtest.Before})
 		if a := tbl.Send(t.Context(), r); a.Class != commit.AnswerAmbiguous {
 			t.Errorf("%+v", a)
 		}
-		if n := s.sent() - before; n != 1 {
+		if n := s.Sent() - before; n != 1 {
 			t.Errorf("%d copies arrived", n)
 		}
 		s.CloseClientConnections()
@@ -192,7 +126,7 @@ func TestRESTRequirements(t *testing.T) {
 // it has a parent and with it a seat.
 func TestRESTFirstSnapshot(t *testing.T) {
 	_, h := restHarness(t)
-	p := h.pin(t)
+	p := h.Pin(t)
 	if p.SnapshotID == "" {
 		t.Error("the new table has no snapshot")
 	}
@@ -202,13 +136,47 @@ func TestRESTFirstSnapshot(t *testing.T) {
 	}
 	v3 := airT
 	v3.Name = "v3"
-	def := sql.TableDef{Name: v3, SchemaJSON: testSchema(t), Properties: map[string]string{"format-version": "3"}}
+	def := sql.TableDef{Name: v3, SchemaJSON: catalogtest.Schema(t), Properties: map[string]string{"format-version": "3"}}
 	if err := h.set.CreateTable(t.Context(), def); err != nil {
 		t.Fatal(err)
 	}
 	if p, err = h.set.Pin(t.Context(), v3); err != nil || p.SnapshotID != "" || p.FormatVersion != 3 {
 		t.Errorf("version 3: %+v, %v", p, err)
 	}
+}
+
+// A catalog may name the metadata files of a new table as it did those of the old
+// one in its place. What was read of the old one isn't the new one's, whoever reads.
+func TestRESTMetadataNamesComeAgain(t *testing.T) {
+	s := newRESTServer(t)
+	s.numbered = true
+	lib, err := icerest.NewCatalog(context.Background(), "lake", s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lib.Close() })
+	h := newHarness(t, openREST1(t, s, nil), lib)
+	old := h.Pin(t)
+	tbl := h.Open(t)
+	u := h.Unit(t, "k", 1, 1)
+	if _, err := tbl.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Drop(t)
+	h.Recreate(t)
+	p := h.Pin(t)
+	if p.MetadataLocation != old.MetadataLocation || p.UUID == old.UUID {
+		t.Errorf("the table %s at %s, then %s at %s", old.UUID, old.MetadataLocation, p.UUID, p.MetadataLocation)
+	}
+	m, err := tbl.Read(t.Context())
+	if err != nil || m.UUID() != p.UUID {
+		t.Errorf("read %v, %v", m, err)
+	}
+	if _, err := tbl.Build(t.Context(), m, []commit.Unit{u}); commit.CodeOf(err) != commit.CodeTableChanged {
+		t.Errorf("build: %v", err)
+	}
+	_, err = h.set.Scan(t.Context(), old, "")
+	wantCode(t, "scan of the old table", err, commit.CodeTableChanged)
 }
 
 func TestRESTNames(t *testing.T) {
@@ -218,13 +186,13 @@ func TestRESTNames(t *testing.T) {
 		t.Errorf("asked for the configuration with %q", s.query)
 	}
 	wantCode(t, "namespace again", h.set.CreateNamespace(ctx, "lake", []string{"air"}, nil, false), commit.CodeNamespaceExists)
-	wantCode(t, "table again", h.set.CreateTable(ctx, sql.TableDef{Name: airT, SchemaJSON: testSchema(t)}), commit.CodeTableExists)
+	wantCode(t, "table again", h.set.CreateTable(ctx, sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema(t)}), commit.CodeTableExists)
 	wantCode(t, "not empty", h.set.DropNamespace(ctx, "lake", []string{"air"}, false), commit.CodeNamespaceNotEmpty)
 	deep := commit.TableName{Catalog: "lake", Namespace: []string{"a.b", "ü c"}, Name: "t %2F?"}
 	if err := h.set.CreateNamespace(ctx, "lake", deep.Namespace, nil, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.set.CreateTable(ctx, sql.TableDef{Name: deep, SchemaJSON: testSchema(t)}); err != nil {
+	if err := h.set.CreateTable(ctx, sql.TableDef{Name: deep, SchemaJSON: catalogtest.Schema(t)}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := h.set.Pin(ctx, deep)
@@ -279,7 +247,7 @@ func TestRESTCredentials(t *testing.T) {
 	if err := set.CreateNamespace(t.Context(), "lake", airT.Namespace, nil, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := set.CreateTable(t.Context(), sql.TableDef{Name: airT, SchemaJSON: testSchema(t)}); err != nil {
+	if err := set.CreateTable(t.Context(), sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema(t)}); err != nil {
 		t.Fatal(err)
 	}
 	if s.grants != 1 {

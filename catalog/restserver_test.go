@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -19,19 +20,10 @@ import (
 	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
 
+	"github.com/firn-project/firn/catalog/catalogtest"
 	"github.com/firn-project/firn/catalog/iceberg"
 	"github.com/firn-project/firn/internal/objstore"
 )
-
-// fault is what goes wrong with one commit request.
-type fault struct {
-	// status is answered instead of the truth; 0 for the truth.
-	status int
-	// applied: the commit is done all the same.
-	applied bool
-	// cut closes the connection: "before" any reply, or in the "middle" of it.
-	cut string
-}
 
 // restServer is a REST catalog in this process. It judges requirements and
 // applies updates with the library's own parsers, as Java's servers do.
@@ -43,8 +35,8 @@ type restServer struct {
 	mu         sync.Mutex
 	namespaces map[string]map[string]string
 	tables     map[string]*serverTable
-	// fault is asked for each commit request.
-	fault   func(n int) *fault
+	// fault is that of each commit request.
+	fault   *catalogtest.Fault
 	commits int
 	loads   int
 	// bodies are the commit requests, secrets the credentials that are valid.
@@ -57,6 +49,9 @@ type restServer struct {
 	delegation string
 	// page is how many names a page of a listing has, 0 for all; pages counts.
 	page, pages int
+	// numbered: metadata files are counted from v1.metadata.json, and a table lies
+	// where the last one of its name lay, as in SeaweedFS.
+	numbered bool
 	// lifetime is that of idempotency keys, empty when it takes none; keys are what
 	// commits brought.
 	lifetime string
@@ -102,18 +97,18 @@ func newRESTServer(tb testing.TB) *restServer {
 	return s
 }
 
-// sent is the number of commit requests that have arrived.
-func (s *restServer) sent() int {
+// Sent implements catalogtest.Server.
+func (s *restServer) Sent() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.commits
 }
 
-// inject makes every further commit request meet the fault.
-func (s *restServer) inject(f fault) {
+// Inject implements catalogtest.Server.
+func (s *restServer) Inject(f catalogtest.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fault = func(int) *fault { return &f }
+	s.fault = &f
 }
 
 func (s *restServer) reply(w http.ResponseWriter, v any) {
@@ -234,6 +229,12 @@ func (s *restServer) listTables(w http.ResponseWriter, r *http.Request) {
 
 func (s *restServer) publish(key string, meta table.Metadata) {
 	location := iceberg.FirstMetadataPath(meta)
+	if s.numbered {
+		location = fmt.Sprintf("%s/metadata/v%d.metadata.json", meta.Location(), len(meta.Snapshots())+1)
+		if err := os.Remove(strings.TrimPrefix(location, "file://")); err != nil && !os.IsNotExist(err) {
+			s.t.Error(err)
+		}
+	}
 	if err := iceberg.WriteMetadata(context.Background(), objstore.New(objstore.Config{}), location, meta); err != nil {
 		s.t.Error(err)
 	}
@@ -258,7 +259,11 @@ func (s *restServer) createTable(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, http.StatusConflict, "AlreadyExistsException", "table exists")
 		return
 	}
-	meta, err := table.NewMetadata(in.Schema, in.Spec, table.UnsortedSortOrder, "file://"+filepath.Join(s.dir, uuid.NewString()), in.Properties)
+	dir := uuid.NewString()
+	if s.numbered {
+		dir = in.Name
+	}
+	meta, err := table.NewMetadata(in.Schema, in.Spec, table.UnsortedSortOrder, "file://"+filepath.Join(s.dir, dir), in.Properties)
 	if err != nil {
 		s.fail(w, http.StatusBadRequest, "BadRequestException", err.Error())
 		return
@@ -329,30 +334,28 @@ func (s *restServer) commit(w http.ResponseWriter, r *http.Request) {
 	}
 	s.bodies = append(s.bodies, string(body))
 	s.keys = append(s.keys, r.Header.Get("Idempotency-Key"))
-	f := &fault{applied: true}
+	f := &catalogtest.Fault{Applied: true}
 	if s.fault != nil {
-		if g := s.fault(s.commits); g != nil {
-			f = g
-		}
+		f = s.fault
 	}
 	rec := httptest.NewRecorder()
-	if f.applied {
+	if f.Applied {
 		s.apply(rec, r, body)
 	}
 	switch {
-	case f.cut == "before":
+	case f.Cut == catalogtest.Before:
 		panic(http.ErrAbortHandler)
-	case f.cut == "middle":
+	case f.Cut == catalogtest.Middle:
 		w.Header().Set("Content-Length", "100000")
 		_, _ = w.Write(rec.Body.Bytes()[:20])
 		panic(http.ErrAbortHandler)
-	case f.status >= 300 && f.status < 400:
+	case f.Status >= 300 && f.Status < 400:
 		w.Header().Set("Location", s.URL+r.URL.EscapedPath())
-		w.WriteHeader(f.status)
-	case f.status == http.StatusNoContent:
-		w.WriteHeader(f.status)
-	case f.status != 0:
-		s.fail(w, f.status, "Fault", "made up")
+		w.WriteHeader(f.Status)
+	case f.Status == http.StatusNoContent:
+		w.WriteHeader(f.Status)
+	case f.Status != 0:
+		s.fail(w, f.Status, "Fault", "made up")
 	default:
 		w.WriteHeader(rec.Code)
 		_, _ = w.Write(rec.Body.Bytes())

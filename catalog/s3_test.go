@@ -9,6 +9,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
+	"github.com/firn-project/firn/catalog/catalogtest"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/sql"
 )
@@ -35,7 +36,7 @@ func TestTableOnS3(t *testing.T) {
 	if err := set.CreateNamespace(ctx, "lake", airT.Namespace, nil, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := set.CreateTable(ctx, sql.TableDef{Name: airT, SchemaJSON: testSchema(t)}); err != nil {
+	if err := set.CreateTable(ctx, sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema(t)}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := set.Pin(ctx, airT)

@@ -153,7 +153,7 @@ func TestWritersOfOneTable(t *testing.T) {
 	if n := h.Rows(t); n != writers*each {
 		t.Errorf("%d rows, want %d", n, writers*each)
 	}
-	m := h.load(t).Metadata()
+	m := h.Load(t).Metadata()
 	if n := len(m.Snapshots()); n != writers*each {
 		t.Errorf("%d snapshots, want %d", n, writers*each)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/firn-project/firn/catalog/catalogtest"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/sql"
@@ -91,7 +92,7 @@ func TestVendedKeys(t *testing.T) {
 	open := func(props map[string]string) *Set {
 		set := openREST1(t, s, props)
 		_ = set.CreateNamespace(t.Context(), "lake", airT.Namespace, nil, true)
-		if err := set.CreateTable(t.Context(), sql.TableDef{Name: airT, SchemaJSON: testSchema(t), IfNotExists: true}); err != nil {
+		if err := set.CreateTable(t.Context(), sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema(t), IfNotExists: true}); err != nil {
 			t.Fatal(err)
 		}
 		return set

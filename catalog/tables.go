@@ -244,7 +244,7 @@ func (s *Set) Scan(ctx context.Context, t plan.Pinned, version string) (plan.Sou
 		return plan.Source{}, err
 	}
 	m := s.shared(t.Name).Last()
-	if m == nil || m.Pointer() != t.MetadataLocation {
+	if m == nil || m.Pointer() != t.MetadataLocation || m.UUID() != t.UUID {
 		if m, err = iceberg.ReadAt(ctx, e.store, t); err != nil {
 			return plan.Source{}, err
 		}

@@ -90,5 +90,9 @@ func ReadAt(ctx context.Context, store objstore.Store, p plan.Pinned) (*Metadata
 	if err != nil {
 		return nil, newError(commit.CodeMetadataInvalid, "read table", p.Name.String(), err)
 	}
-	return newMetadata(p.Name, meta, p.MetadataLocation, false), nil
+	m := newMetadata(p.Name, meta, p.MetadataLocation, false)
+	if m.UUID() != p.UUID {
+		return nil, newError(commit.CodeTableChanged, "read table", p.Name.String(), fmt.Errorf("%s is another table's now", p.MetadataLocation))
+	}
+	return m, nil
 }

@@ -70,26 +70,34 @@ func (s *Shared) send(m *Metadata) {
 	s.sent = m
 }
 
-// find gives the metadata of a pointer; nil when it isn't known.
-func (s *Shared) find(pointer string) *Metadata {
-	if s == nil || pointer == "" {
+// find gives what is known of a catalog's entry; nil when nothing is.
+func (s *Shared) find(l Loaded) *Metadata {
+	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range []*Metadata{s.last, s.sent} {
-		if m != nil && m.pointer == pointer {
+		if m.is(l) {
 			return m
 		}
 	}
 	return nil
 }
 
+// is says whether m is what a catalog's entry names. Where the catalog shows the
+// metadata, the name alone won't do: some count their files from v1.metadata.json
+// for each table of a name, so that a new table's files have the old one's names.
+func (m *Metadata) is(l Loaded) bool {
+	return m != nil && l.Pointer != "" && m.pointer == l.Pointer && (l.Metadata == nil || m.meta.Equals(l.Metadata))
+}
+
 // Table is the driver of one Iceberg table. It implements commit.Table and is
 // used by one committer at a time.
 //
 // It keeps the metadata that it read last and the one that it built last, and
-// shares the former with other drivers of the table (Options.Shared). A read asks the catalog for the pointer and parses only when the pointer names
+// shares the former with other drivers of the table (Options.Shared). A read asks
+// the catalog for the pointer and reads its file only when the pointer names
 // neither: metadata files have names of their own and are never overwritten, so
 // a known name means known content.
 type Table struct {
@@ -162,9 +170,9 @@ func (t *Table) Metadata(ctx context.Context) (*Metadata, error) {
 
 // resolve turns a catalog's entry into metadata.
 func (t *Table) resolve(ctx context.Context, l Loaded) (*Metadata, error) {
-	known := t.shared.find(l.Pointer)
+	known := t.shared.find(l)
 	for _, own := range []*Metadata{t.built, t.current} {
-		if own != nil && l.Pointer != "" && own.pointer == l.Pointer {
+		if own.is(l) {
 			known = own
 		}
 	}

@@ -51,7 +51,8 @@ type Fault struct {
 	Name    string
 	Arrives Arrival
 	// Status is answered in place of the catalog's; 0 for the catalog's own. A
-	// request that never arrives needs a Status or a Cut.
+	// request that never arrives needs a Status or a Cut. A redirect leads back
+	// here.
 	Status int
 	// RetryAfter is the header of that name, unless empty.
 	RetryAfter string
@@ -146,9 +147,11 @@ func (p *Proxy) Requests() map[Class]int {
 }
 
 func classOf(r *http.Request) Class {
+	// /v1/namespaces/NAMESPACE/tables/TABLE, or with a prefix after /v1.
 	at := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
+	n := len(at)
 	switch {
-	case len(at) != 5 || at[3] != "tables":
+	case n < 5 || at[n-4] != "namespaces" || at[n-2] != "tables":
 		return Other
 	case r.Method == http.MethodGet:
 		return Load
@@ -240,6 +243,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case f.Status != 0:
 		if f.RetryAfter != "" {
 			w.Header().Set("Retry-After", f.RetryAfter)
+		}
+		if f.Status >= 300 && f.Status < 400 {
+			w.Header().Set("Location", r.URL.RequestURI())
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(f.Status)
