@@ -136,7 +136,7 @@ func TestRESTFirstSnapshot(t *testing.T) {
 	}
 	v3 := airT
 	v3.Name = "v3"
-	def := sql.TableDef{Name: v3, SchemaJSON: catalogtest.Schema(t), Properties: map[string]string{"format-version": "3"}}
+	def := sql.TableDef{Name: v3, SchemaJSON: catalogtest.Schema(), Properties: map[string]string{"format-version": "3"}}
 	if err := h.set.CreateTable(t.Context(), def); err != nil {
 		t.Fatal(err)
 	}
@@ -186,13 +186,13 @@ func TestRESTNames(t *testing.T) {
 		t.Errorf("asked for the configuration with %q", s.query)
 	}
 	wantCode(t, "namespace again", h.set.CreateNamespace(ctx, "lake", []string{"air"}, nil, false), commit.CodeNamespaceExists)
-	wantCode(t, "table again", h.set.CreateTable(ctx, sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema(t)}), commit.CodeTableExists)
+	wantCode(t, "table again", h.set.CreateTable(ctx, sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema()}), commit.CodeTableExists)
 	wantCode(t, "not empty", h.set.DropNamespace(ctx, "lake", []string{"air"}, false), commit.CodeNamespaceNotEmpty)
 	deep := commit.TableName{Catalog: "lake", Namespace: []string{"a.b", "ü c"}, Name: "t %2F?"}
 	if err := h.set.CreateNamespace(ctx, "lake", deep.Namespace, nil, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.set.CreateTable(ctx, sql.TableDef{Name: deep, SchemaJSON: catalogtest.Schema(t)}); err != nil {
+	if err := h.set.CreateTable(ctx, sql.TableDef{Name: deep, SchemaJSON: catalogtest.Schema()}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := h.set.Pin(ctx, deep)
@@ -247,7 +247,7 @@ func TestRESTCredentials(t *testing.T) {
 	if err := set.CreateNamespace(t.Context(), "lake", airT.Namespace, nil, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := set.CreateTable(t.Context(), sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema(t)}); err != nil {
+	if err := set.CreateTable(t.Context(), sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema()}); err != nil {
 		t.Fatal(err)
 	}
 	if s.grants != 1 {

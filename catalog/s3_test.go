@@ -36,7 +36,7 @@ func TestTableOnS3(t *testing.T) {
 	if err := set.CreateNamespace(ctx, "lake", airT.Namespace, nil, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := set.CreateTable(ctx, sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema(t)}); err != nil {
+	if err := set.CreateTable(ctx, sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema()}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := set.Pin(ctx, airT)

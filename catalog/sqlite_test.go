@@ -107,7 +107,7 @@ func TestNamespaces(t *testing.T) {
 
 func create(t *testing.T, s *Set, name string, change func(*sql.TableDef)) error {
 	t.Helper()
-	def := sql.TableDef{Name: commit.TableName{Catalog: "lake", Namespace: []string{"air"}, Name: name}, Format: "iceberg", SchemaJSON: catalogtest.Schema(t)}
+	def := sql.TableDef{Name: commit.TableName{Catalog: "lake", Namespace: []string{"air"}, Name: name}, Format: "iceberg", SchemaJSON: catalogtest.Schema()}
 	if change != nil {
 		change(&def)
 	}
@@ -292,7 +292,7 @@ func TestOddNames(t *testing.T) {
 		}
 		for _, tbl := range []string{"t", "..up", "a'b\"c", "日本 %2F?#"} {
 			name := commit.TableName{Catalog: "lake", Namespace: ns, Name: tbl}
-			if err := s.CreateTable(ctx, sql.TableDef{Name: name, SchemaJSON: catalogtest.Schema(t)}); err != nil {
+			if err := s.CreateTable(ctx, sql.TableDef{Name: name, SchemaJSON: catalogtest.Schema()}); err != nil {
 				t.Fatalf("%q: %v", name, err)
 			}
 			p, err := s.Pin(ctx, name)
@@ -324,7 +324,7 @@ func TestOddNames(t *testing.T) {
 	}
 	for _, bad := range []string{"", ".", "..", "a/b", "a\x00b"} {
 		wantCode(t, bad, s.CreateNamespace(ctx, "lake", []string{bad}, nil, false), commit.CodeTableDefinition)
-		wantCode(t, bad, s.CreateTable(ctx, sql.TableDef{Name: commit.TableName{Catalog: "lake", Namespace: []string{"a"}, Name: bad}, SchemaJSON: catalogtest.Schema(t)}), commit.CodeTableDefinition)
+		wantCode(t, bad, s.CreateTable(ctx, sql.TableDef{Name: commit.TableName{Catalog: "lake", Namespace: []string{"a"}, Name: bad}, SchemaJSON: catalogtest.Schema()}), commit.CodeTableDefinition)
 	}
 }
 

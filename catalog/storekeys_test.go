@@ -92,7 +92,7 @@ func TestVendedKeys(t *testing.T) {
 	open := func(props map[string]string) *Set {
 		set := openREST1(t, s, props)
 		_ = set.CreateNamespace(t.Context(), "lake", airT.Namespace, nil, true)
-		if err := set.CreateTable(t.Context(), sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema(t), IfNotExists: true}); err != nil {
+		if err := set.CreateTable(t.Context(), sql.TableDef{Name: airT, SchemaJSON: catalogtest.Schema(), IfNotExists: true}); err != nil {
 			t.Fatal(err)
 		}
 		return set
