@@ -152,7 +152,7 @@ func (e *Executor) assemble() {
 	e.source = &shuffle.Source{Store: e.store, Executor: e.cfg.ID, Remote: e.remote, AlwaysRemote: e.cfg.AlwaysRemote}
 	e.session = &session{
 		rpc: firnpb.NewSchedulerServiceClient(e.conn), server: e.cfg.Server, log: e.log,
-		lost: make(chan struct{}, 1), soon: make(chan struct{}, 1), registered: e.registered, changed: make(chan struct{}),
+		lost: make(chan struct{}, 1), soon: make(chan struct{}, 1), registered: e.registered, holds: e.store.Jobs, changed: make(chan struct{}),
 		hello: &firnpb.RegisterRequest{
 			ProtocolVersion: wire.ProtocolVersion, ExecutorId: e.cfg.ID, Incarnation: uuid.NewString(),
 			ControlAddress: e.Addr(), FlightAddress: e.Addr(),
@@ -174,6 +174,11 @@ func (e *Executor) registered(r *firnpb.RegisterResponse) {
 		e.mu.Lock()
 		e.allow = r.GetLocalAllow()
 		e.mu.Unlock()
+	}
+	for _, job := range r.GetFree() {
+		if err := e.free(job, nil); err != nil {
+			e.log.Warn("freeing shuffle data failed", slog.String("job_id", job), slog.Any("error", err))
+		}
 	}
 	e.reporter.kick()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 // Dispatch of tasks, as the scheduler names it.
@@ -36,6 +37,8 @@ const (
 type session struct {
 	rpc   firnpb.SchedulerServiceClient
 	hello *firnpb.RegisterRequest
+	// holds lists the jobs and uploads of which the executor has data.
+	holds func() []string
 	// server is the scheduler's address.
 	server string
 	log    *slog.Logger
@@ -59,7 +62,9 @@ type session struct {
 func (s *session) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := s.rpc.Register(ctx, s.hello)
+	hello := proto.CloneOf(s.hello)
+	hello.Holds = s.holds()
+	resp, err := s.rpc.Register(ctx, hello)
 	if err != nil {
 		return err
 	}

@@ -3,22 +3,23 @@
 package integration_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/firn-project/firn/integration/process"
 )
 
-// TestFullDisk fills a small disk with a job: it fails with an error that says so,
-// the table stays as it was, the job's files are gone, and the same servers take
-// the next write.
-func TestFullDisk(t *testing.T) {
+// smallDisk is a directory with a disk of its own.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", dir).CombinedOutput(); err != nil {
 		process.NotHad(t, "small-disk", "mount -t tmpfs", fmt.Sprintf("%v: %s", err, strings.TrimSpace(string(out))))
 	}
 	t.Cleanup(func() {
@@ -26,6 +27,14 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("umount: %v: %s", err, out)
 		}
 	})
+	return dir
+}
+
+// TestFullDisk fills a small disk with a job: it fails with an error that says so,
+// the table stays as it was, the job's files are gone, and the same servers take
+// the next write.
+func TestFullDisk(t *testing.T) {
+	dir := smallDisk(t, "24m")
 	scheduler := process.Start(t, "scheduler", "--listen", "127.0.0.1:0", "--dir", dir)
 	process.Start(t, "executor", "--server", scheduler.Address, "--dir", filepath.Join(t.TempDir(), "executor"))
 	c := process.NewClient(t, "--server", scheduler.Address)
@@ -57,5 +66,69 @@ func TestFullDisk(t *testing.T) {
 	c.Exec(&n, "SELECT count(*) AS n FROM lake.disk.t")
 	if len(n) != 1 || n[0].N != 2 {
 		t.Errorf("after the next write the table has %v rows, want 2", n)
+	}
+}
+
+// fillUp writes a file until no byte fits on its disk any more.
+func fillUp(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }() // its error is that of the disk
+	for size := 1 << 20; size > 0; size /= 2 {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFullDiskOfTheJournal fills the disk that has nothing but the journal while
+// jobs run, to its last byte: their commits are finished, no new statement is taken,
+// and statements are taken again when there is space.
+func TestFullDiskOfTheJournal(t *testing.T) {
+	disk, dir := smallDisk(t, "24m"), t.TempDir()
+	config := filepath.Join(dir, "scheduler.yaml")
+	body := fmt.Sprintf("catalogs:\n  lake:\n    type: sql\n    uri: %q\n    warehouse: %q\n",
+		"sqlite:///"+strings.TrimPrefix(filepath.Join(dir, "catalog.db"), "/"), "file://"+filepath.Join(dir, "warehouse"))
+	if err := os.WriteFile(config, []byte(body), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := process.Start(t, "scheduler", "--listen", "127.0.0.1:0", "--dir", filepath.Join(disk, "scheduler"), "--config", config, "--log-level", "debug")
+	e := process.Start(t, "executor", "--server", s.Address, "--dir", filepath.Join(dir, "executor"), "--slots", "4", "--memory", "512MB")
+	l := &lakeside{Client: process.NewClient(t, "--server", s.Address), t: t, dir: dir, scheduler: s}
+	l.Exec(nil, "CREATE NAMESPACE lake.air")
+	l.Exec(nil, "CREATE TABLE lake.air.t (n bigint)")
+	var running []<-chan process.Result
+	const jobs, each = 3, 30_000
+	e.Signal(t, syscall.SIGSTOP) // none of them goes further than this
+	for i := range jobs {
+		mark := s.Mark()
+		running = append(running, l.launch(fmt.Sprintf("INSERT INTO lake.air.t SELECT i FROM range(%d, %d) r(i)", i*each, i*each+each), fmt.Sprint("k-", i)))
+		s.AwaitLog(t, mark, `"msg":"task launched"`, `"stage":0`, `"task":0`)
+	}
+	fill := filepath.Join(disk, "filler")
+	fillUp(t, fill)
+	e.Signal(t, syscall.SIGCONT)
+	for i, done := range running {
+		if r := <-done; r.Code != 0 || written(t, r).Commit != "committed" {
+			t.Errorf("job %d: exit code %d: %s", i, r.Code, r.Stderr)
+		}
+	}
+	if r := l.Try("INSERT INTO lake.air.t SELECT -1"); r.Code != 1 || !strings.Contains(r.Stderr+r.Stdout, "FIRN-6023") {
+		t.Errorf("a statement was taken: exit code %d, %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	if w := written(t, l.Try("INSERT INTO lake.air.t SELECT 90000")); w.Commit != "committed" {
+		t.Errorf("with space again: %+v", w)
+	}
+	if all, distinct := l.rows("lake.air.t"); all != jobs*each+1 || distinct != all {
+		t.Errorf("%d rows, %d different ones", all, distinct)
 	}
 }

@@ -199,28 +199,9 @@ func TestCachedResultServesTheNext(t *testing.T) {
 
 func TestUploads(t *testing.T) {
 	var used plan.Upload
-	h := start(t, func(c *Config) {
-		inner := c.bindStatement
-		c.bindStatement = func(ctx context.Context, st sql.Statement, s plan.Session, o sql.BindOptions) (plan.Node, error) {
-			sel, ok := st.Body.(*sql.Select)
-			if !ok {
-				return inner(ctx, st, s, o)
-			}
-			up, columns, err := o.Uploads(strings.TrimPrefix(sel.Query.Text, "FROM "))
-			if err != nil {
-				return nil, err
-			}
-			used = up
-			q := queryPlan()
-			q.Columns = columns
-			return q, nil
-		}
-	})
+	h := start(t, bindUploads(func(u plan.Upload) error { used = u; return nil }))
 	e := startExecutor(t, h.s, executorOptions{id: "e1"})
-	schema, err := wire.EncodeIPC(rowBatch(0).Schema())
-	must(t, err)
-	resp, err := h.client.OpenUpload(t.Context(), &firnpb.OpenUploadRequest{ArrowSchema: schema})
-	must(t, err)
+	resp := h.openUpload()
 	tk, err := e.verifier.Verify(resp.GetTicket(), time.Now())
 	must(t, err)
 	if tk.GetPurpose() != wire.PurposeUpload || tk.GetJobId() != resp.GetUploadId() || tk.GetExecutorId() != "e1" || resp.GetAddress() != e.addr {

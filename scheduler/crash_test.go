@@ -124,6 +124,10 @@ func (m *mortal) DeletingBuilt(ctx context.Context, b journal.Build, clock commi
 	return m.sweep(func() error { return m.Journal.DeletingBuilt(ctx, b, clock, files) })
 }
 
+func (m *mortal) Strip(ctx context.Context, s journal.Stripped) error {
+	return m.write(func() error { return m.Journal.Strip(ctx, s) })
+}
+
 func (m *mortal) BuildSwept(ctx context.Context, b journal.Build) error {
 	return m.sweep(func() error { return m.Journal.BuildSwept(ctx, b) })
 }

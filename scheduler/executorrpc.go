@@ -55,7 +55,12 @@ func (s *Scheduler) Register(ctx context.Context, r *firnpb.RegisterRequest) (*f
 	if err != nil {
 		return nil, err
 	}
+	free, err := s.spent(ctx, r.GetHolds())
+	if err != nil {
+		return nil, err
+	}
 	return &firnpb.RegisterResponse{
+		Free:            free,
 		TicketPublicKey: s.public, HeartbeatMs: uint32(s.cfg.HeartbeatInterval.Milliseconds()), Dispatch: s.cfg.Dispatch,
 		ClusterId: s.journal.Incarnation(), LocalAllow: s.cfg.LocalAllow,
 	}, nil
@@ -73,6 +78,7 @@ func (s *Scheduler) Heartbeat(ctx context.Context, r *firnpb.HeartbeatRequest) (
 			}
 			e.draining = r.GetDraining()
 			resp.Drain = e.drain
+			e.outbox.freeAgain()
 			resp.CancelAttempts = s.heartbeat(e, r.GetRunningAttempts())
 		}
 	})

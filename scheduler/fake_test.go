@@ -60,12 +60,16 @@ type fakeExecutor struct {
 	freed     chan *firnpb.FreeJobDataRequest
 	gets      atomic.Int64
 	probes    atomic.Int64
-	lastReg   *firnpb.RegisterResponse
+	// refuse is how many more calls to free data fail.
+	refuse  atomic.Int64
+	lastReg *firnpb.RegisterResponse
 
 	mu      sync.Mutex
 	batches map[string]arrow.RecordBatch
 	running map[string]bool
 	seen    [][]byte
+	// holds are said at registrations.
+	holds []string
 }
 
 type executorOptions struct {
@@ -110,8 +114,11 @@ func startExecutor(t *testing.T, s *Scheduler, o executorOptions) *fakeExecutor 
 
 // register says hello, also to a scheduler that has started again.
 func (e *fakeExecutor) register(ctx context.Context) error {
+	e.mu.Lock()
+	holds := e.holds
+	e.mu.Unlock()
 	reg, err := e.sched.Register(ctx, &firnpb.RegisterRequest{
-		ProtocolVersion: wire.ProtocolVersion, ExecutorId: e.id, Incarnation: e.incarnation,
+		Holds: holds, ProtocolVersion: wire.ProtocolVersion, ExecutorId: e.id, Incarnation: e.incarnation,
 		ControlAddress: e.addr, FlightAddress: e.addr, Slots: e.slots, MemoryBytes: 1 << 30,
 	})
 	switch {
@@ -119,6 +126,9 @@ func (e *fakeExecutor) register(ctx context.Context) error {
 		e.lastReg = reg
 	case commit.CodeOf(wire.FromStatus(err)) == commit.CodeBadRequest:
 		e.replaced.Store(true)
+	}
+	for _, id := range reg.GetFree() {
+		e.freed <- &firnpb.FreeJobDataRequest{JobId: id}
 	}
 	return err
 }
@@ -330,6 +340,9 @@ func (e *fakeExecutor) CancelTasks(_ context.Context, r *firnpb.CancelTasksReque
 
 // FreeJobData implements firnpb.ExecutorServiceServer.
 func (e *fakeExecutor) FreeJobData(_ context.Context, r *firnpb.FreeJobDataRequest) (*firnpb.FreeJobDataResponse, error) {
+	if e.refuse.Add(-1) >= 0 {
+		return nil, status.Error(codes.Unavailable, "away")
+	}
 	e.freed <- &firnpb.FreeJobDataRequest{JobId: r.GetJobId(), Stages: r.GetStages()}
 	for _, job := range r.GetMoreJobs() {
 		e.freed <- &firnpb.FreeJobDataRequest{JobId: job}

@@ -23,9 +23,10 @@ type outbox struct {
 	calls, frees *mailbox
 
 	mu sync.Mutex
-	// tasks and ended wait for the next call that launches or frees.
-	tasks []*firnpb.TaskDefinition
-	ended []string
+	// tasks and ended wait for the next call that launches or frees, failed for the
+	// executor to be heard of.
+	tasks         []*firnpb.TaskDefinition
+	ended, failed []string
 }
 
 func newOutbox(s *Scheduler, e *executor) *outbox {
@@ -82,26 +83,42 @@ func (o *outbox) free(id string, stages []int) {
 			for _, n := range stages {
 				req.Stages = append(req.Stages, uint32(n))
 			}
-			o.frees.put(func() { o.freeNow(req) })
+			o.frees.put(func() { _ = o.freeNow(req) })
 			return
 		}
 		o.mu.Lock()
 		o.ended = append(o.ended, id)
 		o.mu.Unlock()
-		o.frees.put(func() {
-			o.mu.Lock()
-			all := o.ended
-			o.ended = nil
-			o.mu.Unlock()
-			if len(all) > 0 {
-				o.freeNow(&firnpb.FreeJobDataRequest{JobId: all[0], MoreJobs: all[1:]})
-			}
-		})
+		o.frees.put(o.freeEnded)
 	})
 }
 
-func (o *outbox) freeNow(req *firnpb.FreeJobDataRequest) {
-	o.call("free job data", false, func(ctx context.Context) error {
+// freeAgain frees what the executor couldn't be told of.
+func (o *outbox) freeAgain() {
+	o.mu.Lock()
+	failed := len(o.failed) > 0
+	o.ended, o.failed = append(o.ended, o.failed...), nil
+	o.mu.Unlock()
+	if failed {
+		o.frees.put(o.freeEnded)
+	}
+}
+
+func (o *outbox) freeEnded() {
+	o.mu.Lock()
+	all := o.ended
+	o.ended = nil
+	o.mu.Unlock()
+	if len(all) == 0 || o.freeNow(&firnpb.FreeJobDataRequest{JobId: all[0], MoreJobs: all[1:]}) {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failed = append(o.failed, all...)
+}
+
+func (o *outbox) freeNow(req *firnpb.FreeJobDataRequest) bool {
+	return o.call("free job data", false, func(ctx context.Context) error {
 		failpoint.Hit(failpoint.BeforeFree)
 		_, err := o.e.rpc.FreeJobData(ctx, req)
 		failpoint.HitIf(err == nil, failpoint.AfterFree)
@@ -109,18 +126,19 @@ func (o *outbox) freeNow(req *firnpb.FreeJobDataRequest) {
 	})
 }
 
-// call makes one call. One that fails for good makes the executor lost when must
+// call makes one call and says whether it was answered. One that fails for good makes the executor lost when must
 // is set; else the next heartbeats straighten it out.
-func (o *outbox) call(what string, must bool, f func(context.Context) error) {
+func (o *outbox) call(what string, must bool, f func(context.Context) error) bool {
 	s, e := o.s, o.e
 	ctx, cancel := context.WithTimeout(e.life, s.cfg.ExecutorTimeout)
 	defer cancel()
 	err := f(ctx)
 	if err == nil || e.life.Err() != nil {
-		return
+		return err == nil
 	}
 	s.log.Warn("call to executor failed", slog.String("executor", e.id), slog.String("call", what), slog.Any("error", err))
 	if must {
 		s.loop.put(func() { s.loseExecutor(e, what+" failed") })
 	}
+	return false
 }

@@ -49,6 +49,10 @@ func (s *Scheduler) recoverJobs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	uploads, err := s.journal.Uploads(ctx)
+	if err != nil {
+		return err
+	}
 	running, err := s.journal.Jobs(ctx, journal.Filter{Running: true})
 	if err != nil {
 		return err
@@ -63,7 +67,10 @@ func (s *Scheduler) recoverJobs(ctx context.Context) error {
 			jobs = append(jobs, j)
 		}
 	}
-	return s.loop.call(ctx, func() {
+	return errors.Join(s.loop.call(ctx, func() {
+		if err = s.recoverUploads(uploads, jobs); err != nil {
+			return
+		}
 		for _, r := range executors {
 			e, err := s.addExecutor(r)
 			if err != nil {
@@ -82,7 +89,7 @@ func (s *Scheduler) recoverJobs(ctx context.Context) error {
 				s.startPlanning(j)
 			}
 		}
-	})
+	}), err)
 }
 
 // recoverJob makes the job of a record; nil when there is nothing to go on with

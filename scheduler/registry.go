@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -106,6 +107,7 @@ func (s *Scheduler) register(r *firnpb.RegisterRequest) error {
 		s.state.replaced[old.id] = replaced[max(0, len(replaced)-maxReplaced):]
 		s.loseExecutor(old, "it started again")
 	}
+	s.loseUploads(r.GetExecutorId(), r.GetIncarnation())
 	rec := journal.Executor{
 		ID: r.GetExecutorId(), Incarnation: r.GetIncarnation(), Control: r.GetControlAddress(), Flight: r.GetFlightAddress(),
 		Slots: int(r.GetSlots()), Memory: r.GetMemoryBytes(),
@@ -252,6 +254,49 @@ func (s *Scheduler) heartbeat(e *executor, running []string) (cancel []string) {
 		}
 	}
 	return cancel
+}
+
+// needs says whether somebody may still read what an executor has of a job or of an
+// upload: one that it was never told to free, or was told while it couldn't be
+// reached.
+func (s *Scheduler) needs(id string) bool {
+	if s.state.uploads[id] != nil {
+		return true
+	}
+	j := s.state.jobs[id]
+	if j == nil {
+		return false
+	}
+	_, read := s.running.Load(id)
+	return read || !j.hasEnded() || len(j.holders) > 0
+}
+
+// spent picks of what an executor holds that which nobody needs. The rows of a
+// SELECT that ended under an earlier process are read for their time all the same.
+func (s *Scheduler) spent(ctx context.Context, holds []string) (free []string, err error) {
+	var unknown []string
+	if err := s.loop.call(ctx, func() {
+		for _, id := range holds {
+			if !s.needs(id) {
+				unknown = append(unknown, id)
+			}
+		}
+	}); err != nil {
+		return nil, err
+	}
+	results := map[string]time.Time{}
+	for _, id := range unknown {
+		rec, err := s.journal.Job(ctx, id)
+		if err != nil && !errors.Is(err, journal.ErrNotFound) {
+			return nil, err
+		}
+		if until := rec.Ended.Add(s.cfg.ResultTTL); err == nil && rec.Table == "" && rec.State == string(graph.Succeeded) && time.Now().Before(until) {
+			results[id] = until
+			continue
+		}
+		free = append(free, id)
+	}
+	return free, s.loop.call(ctx, func() { maps.Copy(s.state.results, results) })
 }
 
 func (s *Scheduler) endAttempt(a *attempt) {

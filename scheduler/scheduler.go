@@ -101,6 +101,9 @@ type state struct {
 	replaced map[string][]string
 	attempts map[string]*attempt
 	uploads  map[string]*upload
+	// results are the rows of SELECTs that ended under an earlier process, and until
+	// when they can be read.
+	results map[string]time.Time
 	// ready are the jobs with tasks to dispatch, in turn.
 	ready []*job
 	// deserted is since when there's no executor; zero while there is one.
@@ -125,7 +128,7 @@ func New(cfg Config) (*Scheduler, error) {
 		planSlots: make(chan struct{}, cfg.PlanSlots), rootSlots: make(chan struct{}, cfg.RootSlots),
 		state: state{
 			jobs: map[string]*job{}, byKey: map[string]*job{}, cached: map[string]*job{},
-			executors: map[string]*executor{}, replaced: map[string][]string{}, attempts: map[string]*attempt{}, uploads: map[string]*upload{},
+			executors: map[string]*executor{}, replaced: map[string][]string{}, attempts: map[string]*attempt{}, uploads: map[string]*upload{}, results: map[string]time.Time{},
 			arrived: make(chan struct{}),
 		},
 	}, nil
@@ -326,6 +329,12 @@ func (s *Scheduler) tick(now time.Time) {
 	for id, u := range s.state.uploads {
 		if now.After(u.expires) && u.users == 0 {
 			s.freeUpload(id)
+		}
+	}
+	for id, until := range s.state.results {
+		if now.After(until) {
+			delete(s.state.results, id)
+			s.freeData(id, nil)
 		}
 	}
 }

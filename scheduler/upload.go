@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,14 +15,20 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/journal"
 )
 
 // upload is a client's stream of Arrow batches on an executor. On the executor
 // it takes the place of a job with one stage, one task and one output.
+//
+// It is on record from before a client hears of it until it is freed, so that it
+// outlives the scheduler's process as the jobs do that read it. It is gone when its
+// executor starts again.
 type upload struct {
-	id, attempt, executor string
-	columns               []plan.Column
-	expires               time.Time
+	id, attempt, executor, incarnation string
+
+	columns []plan.Column
+	expires time.Time
 	// users are the jobs that read it.
 	users int
 }
@@ -35,7 +43,16 @@ func (s *Scheduler) OpenUpload(ctx context.Context, r *firnpb.OpenUploadRequest)
 	if err != nil {
 		return nil, err
 	}
-	u := &upload{id: newID("u-"), attempt: newID("a-"), executor: e.id, columns: columns, expires: time.Now().Add(s.cfg.UploadTTL)}
+	u := &upload{
+		id: newID("u-"), attempt: newID("a-"), executor: e.id, incarnation: e.incarnation, columns: columns, expires: time.Now().Add(s.cfg.UploadTTL),
+	}
+	rec, err := u.record()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.scribe.record(ctx, journal.Batch{Uploads: []journal.Upload{rec}}); err != nil {
+		return nil, err
+	}
 	if err := s.loop.call(ctx, func() { s.state.uploads[u.id] = u }); err != nil {
 		return nil, err
 	}
@@ -61,7 +78,7 @@ func (s *Scheduler) useUpload(ctx context.Context, j *job, id string) (plan.Uplo
 			return
 		}
 		e := s.state.executors[u.executor]
-		if e == nil {
+		if e == nil || e.incarnation != u.incarnation {
 			return
 		}
 		u.users++
@@ -95,8 +112,62 @@ func (s *Scheduler) releaseUpload(id string, done bool) {
 
 // freeUpload removes an upload from its executor.
 func (s *Scheduler) freeUpload(id string) {
-	delete(s.state.uploads, id)
+	s.forgetUpload(id)
 	s.freeData(id, nil)
+}
+
+func (s *Scheduler) forgetUpload(id string) {
+	delete(s.state.uploads, id)
+	s.noted(nil, journal.Batch{Freed: []string{id}})
+}
+
+// loseUploads forgets what earlier incarnations of an executor kept.
+func (s *Scheduler) loseUploads(executor, incarnation string) {
+	for id, u := range s.state.uploads {
+		if u.executor == executor && u.incarnation != incarnation {
+			s.forgetUpload(id)
+		}
+	}
+}
+
+// record is the upload as the journal keeps it.
+func (u *upload) record() (journal.Upload, error) {
+	columns, err := json.Marshal(u.columns)
+	return journal.Upload{ID: u.id, Attempt: u.attempt, Executor: u.executor, Incarnation: u.incarnation, Columns: columns, Expires: u.expires}, err
+}
+
+// recoverUploads takes up the uploads of an earlier process, and lets the jobs that
+// name them go on holding them.
+func (s *Scheduler) recoverUploads(records []journal.Upload, jobs []*job) error {
+	for _, r := range records {
+		u := &upload{id: r.ID, attempt: r.Attempt, executor: r.Executor, incarnation: r.Incarnation, expires: r.Expires}
+		if err := json.Unmarshal(r.Columns, &u.columns); err != nil {
+			return fmt.Errorf("take up upload %s: %w", r.ID, err)
+		}
+		s.state.uploads[u.id] = u
+		for _, j := range jobs {
+			if j.names(u.id) {
+				u.users++
+				j.uploads = append(j.uploads, u.id)
+			}
+		}
+	}
+	return nil
+}
+
+// names says whether an upload's id stands in what the job was submitted with, or
+// in its plan. Should it stand there for another reason, the upload is kept for
+// longer than it has to be.
+func (j *job) names(id string) bool {
+	if strings.Contains(j.sql, id) || j.resume != nil && bytes.Contains(j.resume.plan, []byte(id)) {
+		return true
+	}
+	top, ok := j.plan.(plan.Node)
+	if !ok {
+		return false
+	}
+	raw, err := plan.Encode(top)
+	return err == nil && bytes.Contains(raw, []byte(id))
 }
 
 // uploadColumns reads the schema of an upload: an Arrow IPC stream without

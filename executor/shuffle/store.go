@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,13 @@ type stored struct {
 // there of an earlier store isn't seen: see Clear.
 func NewStore(dir string) *Store {
 	return &Store{root: filepath.Join(dir, "shuffle"), jobs: map[string]map[Attempt]*stored{}}
+}
+
+// Jobs lists the jobs and uploads of which there is data.
+func (s *Store) Jobs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.jobs))
 }
 
 // Clear removes everything: what an earlier incarnation of the executor left

@@ -16,11 +16,11 @@ func (j *SQLite) Write(ctx context.Context, b Batch) error {
 	if b.Empty() {
 		return nil
 	}
+	if err := j.hasRoom(b); err != nil {
+		return err
+	}
 	object := ""
 	if len(b.Jobs) > 0 {
-		if err := j.hasRoom(b.Jobs); err != nil {
-			return err
-		}
 		object = "job " + b.Jobs[0].ID
 	}
 	b.hit(failpoint.BeforeStart, failpoint.BeforeAccept, failpoint.BeforeEnd)

@@ -269,6 +269,10 @@ func TestFullDisk(t *testing.T) {
 	if err := j.PutJob(t.Context(), late); commit.CodeOf(err) != commit.CodeJournalFull {
 		t.Fatalf("a job was admitted: %v", err)
 	}
+	up := journal.Batch{Uploads: []journal.Upload{{ID: "u-1"}}}
+	if err := j.Write(t.Context(), up); commit.CodeOf(err) != commit.CodeJournalFull {
+		t.Fatalf("an upload was admitted: %v", err)
+	}
 	must(t, j.Outcome(t.Context(), "j-1", journal.Outcome{State: commit.Committed}))
 	admitted.State, admitted.Submission = "succeeded", nil
 	must(t, j.PutJob(t.Context(), admitted))

@@ -149,16 +149,23 @@ func (j *SQLite) spendReserve() bool {
 	return j.dir != "" && os.Remove(filepath.Join(j.dir, reserveName)) == nil
 }
 
-// hasRoom refuses new jobs while the reserve is spent: what is left belongs to
-// the commits in flight. It looks first whether the disk has space again.
-func (j *SQLite) hasRoom(jobs []Job) error {
-	for _, r := range jobs {
-		if r.Submission == nil || j.dir == "" {
-			continue // no new one
+// hasRoom refuses new jobs and uploads while the reserve is spent: what is left
+// belongs to the commits in flight. It looks first whether the disk has space again.
+func (j *SQLite) hasRoom(b Batch) error {
+	what := ""
+	for _, r := range b.Jobs {
+		if r.Submission != nil {
+			what = "job " + r.ID
 		}
-		if j.keepReserve(); !j.hasReserve() {
-			return problem("admit job", r.ID, errFull)
-		}
+	}
+	for _, u := range b.Uploads {
+		what = "upload " + u.ID
+	}
+	if what == "" || j.dir == "" {
+		return nil
+	}
+	if j.keepReserve(); !j.hasReserve() {
+		return problem("admit", what, errFull)
 	}
 	return nil
 }
