@@ -6,6 +6,7 @@ import (
 
 	icecatalog "github.com/apache/iceberg-go/catalog"
 
+	"github.com/firn-project/firn/catalog/deltatables"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/sql"
@@ -40,19 +41,42 @@ func (s *Set) createDelta(ctx context.Context, e *entry, namespaceLocation strin
 	return s.delta.Create(ctx, def)
 }
 
-// deltaObjects is how the files of Delta tables in a catalog are reached.
-func (s *Set) deltaObjects(catalog string) (objstore.Config, string, error) {
+// deltaAccess is how the files of Delta tables in a catalog are reached.
+func (s *Set) deltaAccess(catalog string) (deltatables.Access, string, error) {
 	e, err := s.entry("open table", catalog)
 	if err != nil {
-		return objstore.Config{}, "", err
+		return deltatables.Access{}, "", err
 	}
 	warehouse := ""
 	if !e.backend.Places() && e.config.Warehouse != "" {
 		if warehouse, err = absolute(e.config.Warehouse); err != nil {
-			return objstore.Config{}, "", err
+			return deltatables.Access{}, "", err
 		}
 	}
-	return e.objects, warehouse, nil
+	return deltatables.Access{Properties: e.config.Properties, Objects: e.objects}, warehouse, nil
+}
+
+// deltaScoping is Scoping for a Delta table.
+func (s *Set) deltaScoping(d *deltatables.Table) (needed bool, warning string, err error) {
+	switch {
+	case !objstore.Remote(d.Location):
+		return false, "", nil
+	case d.Objects.Narrows():
+		return true, "", nil
+	}
+	return Unscoped("the Delta table at "+d.Location, d.Properties, s.options.AllowUnscoped)
+}
+
+// deltaMint is Mint for a Delta table: a catalog vends nothing for it.
+func (s *Set) deltaMint(ctx context.Context, d *deltatables.Table, scope objstore.Scope) (objstore.Keys, error) {
+	if d.Objects.Narrows() {
+		return d.Objects.Narrow(ctx, scope)
+	}
+	if _, _, err := s.deltaScoping(d); err != nil {
+		return objstore.Keys{}, err
+	}
+	c, expires, err := d.Objects.Resolve(ctx)
+	return keysOf(c, expires), err
 }
 
 // History implements sql.Catalogs.

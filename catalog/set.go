@@ -68,8 +68,8 @@ type Options struct {
 	// Names keeps the names of Delta tables; the Set closes it. Nil: Delta tables
 	// have none.
 	Names deltatables.Names
-	// DeltaPlaces are where statements may name Delta tables by path.
-	DeltaPlaces []deltatables.Place
+	// DeltaPaths are where statements may name Delta tables by path.
+	DeltaPaths []config.SourceStore
 }
 
 // Set is the open catalogs by name. It implements sql.Catalogs and
@@ -109,7 +109,12 @@ func Open(ctx context.Context, configs []Config) (*Set, error) {
 // both have a name, the configuration's is meant. The caller closes the Set.
 func OpenWith(ctx context.Context, o Options) (*Set, error) {
 	s := &Set{options: o, entries: map[string]*entry{}, closed: map[string]savedDef{}, tables: map[string]*iceberg.Shared{}}
-	s.delta = deltatables.New(deltatables.Config{Names: o.Names, Places: o.DeltaPlaces, Objects: s.deltaObjects})
+	var places []deltatables.Place
+	for _, p := range o.DeltaPaths {
+		c := Config{Properties: p.Properties}
+		places = append(places, deltatables.Place{Location: p.Location, Access: deltatables.Access{Properties: p.Properties, Objects: c.objects()}})
+	}
+	s.delta = deltatables.New(deltatables.Config{Names: o.Names, Places: places, Access: s.deltaAccess})
 	var err error
 	if s.state, err = loadState(o.State); err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -17,6 +17,11 @@ const PropertyAllowUnscoped = "allow_unscoped"
 // Scoping says whether executors need keys to the table's files, and how far these
 // can be narrowed: what isn't right about that, but allowed, is the warning.
 func (s *Set) Scoping(ctx context.Context, name commit.TableName) (needed bool, warning string, err error) {
+	if d, ok, err := s.delta.Find(ctx, "get storage credentials for", name); err != nil {
+		return false, "", err
+	} else if ok {
+		return s.deltaScoping(d)
+	}
 	e, err := s.entry("get storage credentials for", name.Catalog)
 	if err != nil {
 		return false, "", err
@@ -53,6 +58,11 @@ func Unscoped(of string, properties map[string]string, allowed bool) (needed boo
 // that the catalog vends, to the scope. Without STS the catalog's are given as they
 // are, and the configured ones where Scoping allows that.
 func (s *Set) Mint(ctx context.Context, name commit.TableName, scope objstore.Scope) (objstore.Keys, error) {
+	if d, ok, err := s.delta.Find(ctx, "get storage credentials for", name); err != nil {
+		return objstore.Keys{}, err
+	} else if ok {
+		return s.deltaMint(ctx, d, scope)
+	}
 	e, err := s.entry("get storage credentials for", name.Catalog)
 	if err != nil {
 		return objstore.Keys{}, err

@@ -174,6 +174,8 @@ const (
 	CodeCatalogCheck Code = "FIRN-5018"
 	// CodeDeltaPathNotAllowed: Delta path not allowed.
 	CodeDeltaPathNotAllowed Code = "FIRN-5019"
+	// CodeDeltaStoreUnfit: object store isn't fit for Delta tables.
+	CodeDeltaStoreUnfit Code = "FIRN-5020"
 	// CodeStorage: storage failed.
 	CodeStorage Code = "FIRN-5500"
 	// CodeStorageNotFound: file not found.
@@ -362,6 +364,7 @@ var codeInfos = map[Code]CodeInfo{
 	CodeCatalogUnfit:            {Code: CodeCatalogUnfit, Kind: "invalid", Title: "catalog isn't fit for writes", Cause: "`firn catalog check` found that commits to this catalog can get lost, so that Firn writes nothing there.", Hint: "`firn catalog check` shows the probes. Repair or upgrade the catalog and check it again."},
 	CodeCatalogCheck:            {Code: CodeCatalogCheck, Kind: "failed", Title: "catalog check not finished", Cause: "A probe of the catalog got no answer that it could be judged by. What was known of the catalog before still counts.", Hint: "The last lines of the check name the probe and the answer. See that the catalog is up, and that the scheduler's credentials may make namespaces and tables, and check it again."},
 	CodeDeltaPathNotAllowed:     {Code: CodeDeltaPathNotAllowed, Kind: "permission", Title: "Delta path not allowed", Cause: "The path of a Delta table lies outside the directories and buckets that the scheduler's configuration names.", Hint: "The scheduler's administrator adds the place to delta.paths in the configuration file."},
+	CodeDeltaStoreUnfit:         {Code: CodeDeltaStoreUnfit, Kind: "invalid", Title: "object store isn't fit for Delta tables", Cause: "The store took two objects under one name although the second was only to be written if the name was free (If-None-Match). Of two commits to a Delta table one would be lost there.", Hint: "Use a store that honours If-None-Match, or an Iceberg table with a catalog. After an upgrade the store is looked at again within ten minutes."},
 	CodeStorage:                 {Code: CodeStorage, Kind: "failed", Title: "storage failed", Cause: "A file or object could not be read or written; the message has the store's own words.", Hint: "Check that the store is up and reachable from this machine, then run the statement again."},
 	CodeStorageNotFound:         {Code: CodeStorageNotFound, Kind: "not_found", Title: "file not found", Cause: "No file or object of that name is there.", Hint: "Check the path. If it belongs to a table, something outside Firn may have deleted it."},
 	CodeStorageExists:           {Code: CodeStorageExists, Kind: "failed", Title: "file exists already", Cause: "The name is taken, and Firn never overwrites a file.", Hint: "Use another name, or remove the file if nothing needs it any more."},

@@ -54,7 +54,8 @@ func startOn(t *testing.T, catalog string, store servers.S3, sts string, flags .
 	dir := t.TempDir()
 	config := filepath.Join(dir, "scheduler.yaml")
 	body := "catalogs:\n  lake:\n" + catalog + "    properties:\n      s3.sts-endpoint: " + sts + "\n" + properties(store, "      ") +
-		"sources:\n  stores:\n    - location: s3://lake/landing\n      properties:\n        s3.sts-endpoint: " + sts + "\n" + properties(store, "        ")
+		"sources:\n  stores:\n    - location: s3://lake/landing\n      properties:\n        s3.sts-endpoint: " + sts + "\n" + properties(store, "        ") +
+		"delta:\n  paths:\n    - location: s3://lake/tables\n      properties:\n        s3.sts-endpoint: " + sts + "\n" + properties(store, "        ")
 	if err := os.WriteFile(config, []byte(body), 0o600); err != nil {
 		t.Fatal(err)
 	}

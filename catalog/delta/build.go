@@ -53,6 +53,12 @@ func (t *Table) Build(ctx context.Context, m commit.Metadata, units []commit.Uni
 	if !ok || len(units) == 0 {
 		return fail(errors.New("not a read of this driver, or no units"))
 	}
+	if t.ready != nil {
+		if err := t.ready(ctx); err != nil {
+			return commit.Request{}, err
+		}
+		t.ready = nil
+	}
 	version := v.snap.Version() + 1
 	c := Commit{Info: CommitInfo{Operation: "WRITE", IsolationLevel: string(Serializable), EngineInfo: "Firn/" + engineVersion(), TxnID: uuid.NewString()}}
 	var err error

@@ -29,6 +29,9 @@ type Options struct {
 	// Checkpointed is told of each checkpoint that was tried, from a goroutine of
 	// the table's; nil for nobody.
 	Checkpointed func(version int64, err error)
+	// Ready is asked before the first request is built whether the store may decide
+	// who takes a version; nil for nobody.
+	Ready func(ctx context.Context) error
 	// Shared is what several drivers of one table know of it; nil for nothing.
 	Shared *Shared
 }
@@ -51,6 +54,7 @@ type Table struct {
 	tempDir      string
 	checkpointed func(version int64, err error)
 	shared       *Shared
+	ready        func(ctx context.Context) error
 
 	// mu guards what is known of the checkpoint that is being made.
 	mu struct {
@@ -72,7 +76,7 @@ func Open(o Options) *Table {
 	if o.Shared == nil {
 		o.Shared = &Shared{}
 	}
-	return &Table{name: o.Name, store: o.Store, locate: o.Locate, now: o.Now, tempDir: o.TempDir, checkpointed: o.Checkpointed, shared: o.Shared}
+	return &Table{name: o.Name, store: o.Store, locate: o.Locate, now: o.Now, tempDir: o.TempDir, checkpointed: o.Checkpointed, shared: o.Shared, ready: o.Ready}
 }
 
 // At locates a table by its path.

@@ -70,11 +70,11 @@ func (t *Tables) new(ctx context.Context, op string, name commit.TableName, loca
 		table, _, err := t.Find(ctx, op, name)
 		return table, err
 	}
-	objects, err := t.objects(name.Catalog, location)
+	access, err := t.access(name.Catalog, location)
 	if err != nil {
 		return nil, newError(commit.CodeTableDefinition, op, name.String(), err)
 	}
-	return t.table(name, location, objects), nil
+	return t.table(name, location, access), nil
 }
 
 // begin writes version 0.
@@ -97,6 +97,9 @@ func (t *Tables) begin(ctx context.Context, log *delta.Log, table *Table, def sq
 	}
 	data, err := first.Encode()
 	if err != nil {
+		return err
+	}
+	if err := table.fit(ctx); err != nil {
 		return err
 	}
 	err = log.Put(ctx, 0, data)

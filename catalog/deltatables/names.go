@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/sqlitestmt"
@@ -23,7 +24,18 @@ type Names interface {
 	Remove(ctx context.Context, name commit.TableName) (ok bool, err error)
 	// List gives the names of one namespace, sorted.
 	List(ctx context.Context, catalog string, namespace []string) ([]string, error)
+	// Fitness gives what was found out about a store; ok is false for nothing.
+	Fitness(ctx context.Context, store string) (f Fitness, ok bool, err error)
+	// KeepFitness keeps it.
+	KeepFitness(ctx context.Context, store string, f Fitness) error
 	Close() error
+}
+
+// Fitness is what was found out about an object store: whether it keeps a second
+// writer from a name that is taken.
+type Fitness struct {
+	Fit bool
+	At  time.Time
 }
 
 // ErrTaken is the error for a name that is kept already.
@@ -41,7 +53,8 @@ func OpenSQLite(ctx context.Context, path string) (*SQLite, error) {
 		db.SetMaxOpenConns(1)
 		_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS delta_tables (
 			catalog TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, location TEXT NOT NULL,
-			PRIMARY KEY (catalog, namespace, name)) WITHOUT ROWID`)
+			PRIMARY KEY (catalog, namespace, name)) WITHOUT ROWID;
+			CREATE TABLE IF NOT EXISTS delta_stores (store TEXT PRIMARY KEY, fit INTEGER NOT NULL, at_ms INTEGER NOT NULL) WITHOUT ROWID`)
 		if err != nil {
 			err = errors.Join(err, db.Close())
 		}
@@ -109,6 +122,30 @@ func (s *SQLite) List(ctx context.Context, catalog string, namespace []string) (
 		names = append(names, name)
 	}
 	return names, problem(of, rows.Err())
+}
+
+// Fitness implements Names.
+func (s *SQLite) Fitness(ctx context.Context, store string) (f Fitness, ok bool, err error) {
+	var ms int64
+	err = s.db.QueryRowContext(ctx, `SELECT fit, at_ms FROM delta_stores WHERE store = ?`, store).Scan(&f.Fit, &ms)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return f, false, nil
+	case err != nil:
+		return f, false, newError(commit.CodeCatalog, "look up the store", store, err)
+	}
+	f.At = time.UnixMilli(ms)
+	return f, true, nil
+}
+
+// KeepFitness implements Names.
+func (s *SQLite) KeepFitness(ctx context.Context, store string, f Fitness) error {
+	_, err := s.db.ExecContext(ctx, `INSERT INTO delta_stores (store, fit, at_ms) VALUES (?, ?, ?)
+		ON CONFLICT (store) DO UPDATE SET fit = excluded.fit, at_ms = excluded.at_ms`, store, f.Fit, f.At.UnixMilli())
+	if err != nil {
+		return newError(commit.CodeCatalog, "keep what was found out about the store", store, err)
+	}
+	return nil
 }
 
 func problem(name commit.TableName, err error) error {

@@ -25,7 +25,14 @@ func ByPath(name commit.TableName) bool {
 type Place struct {
 	// Location is an absolute path, or a URI such as s3://bucket/prefix.
 	Location string
-	// Objects is how the store is reached, for buckets.
+	Access
+}
+
+// Access is how the files of tables are reached.
+type Access struct {
+	// Properties are those of the place or of the catalog; they hold secrets.
+	Properties map[string]string
+	// Objects is what they say of the object store.
 	Objects objstore.Config
 }
 

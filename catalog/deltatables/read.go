@@ -41,6 +41,9 @@ func (t *Table) Pin(ctx context.Context) (plan.Pinned, error) {
 	if meta.Description != nil {
 		p.Comment = *meta.Description
 	}
+	if p.Unwritable, err = t.knownUnfit(ctx); err != nil {
+		return p, err
+	}
 	if err := format.CheckOperation(d, format.OperationAppend); err != nil {
 		p.Unwritable = err.Error()
 	}

@@ -19,9 +19,9 @@ type Config struct {
 	Names Names
 	// Places are where statements may name tables by path.
 	Places []Place
-	// Objects is how the files of named tables in a catalog are reached, and where
+	// Access is how the files of named tables in a catalog are reached, and where
 	// that catalog puts tables: its warehouse.
-	Objects func(catalog string) (o objstore.Config, warehouse string, err error)
+	Access func(catalog string) (a Access, warehouse string, err error)
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }
@@ -53,8 +53,7 @@ func New(c Config) *Tables {
 type Table struct {
 	Name     commit.TableName
 	Location string
-	// Objects is how its files are reached.
-	Objects objstore.Config
+	Access
 
 	tables *Tables
 	store  objstore.Store
@@ -81,7 +80,7 @@ func (t *Tables) Find(ctx context.Context, op string, name commit.TableName) (ta
 			}
 		}
 		name.Name = strings.TrimPrefix(location, "file://")
-		return t.table(name, location, place.Objects), true, nil
+		return t.table(name, location, place.Access), true, nil
 	}
 	if t.config.Names == nil {
 		return nil, false, nil
@@ -90,27 +89,27 @@ func (t *Tables) Find(ctx context.Context, op string, name commit.TableName) (ta
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	objects, err := t.objects(name.Catalog, location)
+	access, err := t.access(name.Catalog, location)
 	if err != nil {
 		return nil, true, newError(commit.CodeCatalog, op, name.String(), err)
 	}
-	return t.table(name, location, objects), true, nil
+	return t.table(name, location, access), true, nil
 }
 
-// objects is how the files of a named table are reached: as those of its catalog,
+// access is how the files of a named table are reached: as those of its catalog,
 // or, when they lie in one of the places, as those there.
-func (t *Tables) objects(catalog, location string) (objstore.Config, error) {
-	objects, warehouse, err := t.config.Objects(catalog)
+func (t *Tables) access(catalog, location string) (Access, error) {
+	access, warehouse, err := t.config.Access(catalog)
 	if err != nil || warehouse != "" && below(location, warehouse) {
-		return objects, err
+		return access, err
 	}
 	if p, ok := t.placeOf(location); ok {
-		return p.Objects, nil
+		return p.Access, nil
 	}
-	return objects, fmt.Errorf("%s is neither in the catalog's warehouse nor in one of delta.paths", location)
+	return access, fmt.Errorf("%s is neither in the catalog's warehouse nor in one of delta.paths", location)
 }
 
-func (t *Tables) table(name commit.TableName, location string, objects objstore.Config) *Table {
+func (t *Tables) table(name commit.TableName, location string, access Access) *Table {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.shared[location] == nil {
@@ -119,7 +118,7 @@ func (t *Tables) table(name commit.TableName, location string, objects objstore.
 		}
 		t.shared[location] = &delta.Shared{}
 	}
-	return &Table{Name: name, Location: location, Objects: objects, tables: t, store: objstore.New(objects), shared: t.shared[location]}
+	return &Table{Name: name, Location: location, Access: access, tables: t, store: objstore.New(access.Objects), shared: t.shared[location]}
 }
 
 // Open opens the driver. The caller closes it.
@@ -134,7 +133,7 @@ func (t *Table) Open() *delta.Table {
 			return location, err
 		}
 	}
-	return delta.Open(delta.Options{Name: t.Name, Store: t.store, Locate: locate, Now: t.tables.config.Now, Shared: t.shared})
+	return delta.Open(delta.Options{Name: t.Name, Store: t.store, Locate: locate, Now: t.tables.config.Now, Shared: t.shared, Ready: t.fit})
 }
 
 // view reads the table through what is known of it.

@@ -41,6 +41,8 @@ type SchedulerConfig struct {
 	LocalAllow []string
 	// SourceStores say how the objects are read that statements name.
 	SourceStores []config.SourceStore
+	// DeltaPaths are where statements may name Delta tables by path.
+	DeltaPaths []config.SourceStore
 	// Executors says how executors are waited for; zero values stand for the
 	// scheduler's defaults.
 	Executors config.Executors
@@ -152,13 +154,14 @@ func (s *Scheduler) openParser(cfg SchedulerConfig) (sql.TreeParser, sql.Binder,
 func (c SchedulerConfig) catalogs() catalog.Options {
 	o := catalog.Options{
 		Configs: c.Catalogs, State: filepath.Join(c.Dir, "catalogs.json"), CreateTypes: c.CreateCatalog.Types, AllowUnscoped: c.AnyCatalog,
+		DeltaPaths: slices.Clone(c.DeltaPaths),
 		Secrets: config.SecretSources{
 			Getenv: os.LookupEnv, Any: c.AnyCatalog,
 			Env: c.CreateCatalog.Secrets.Env, Files: c.CreateCatalog.Secrets.Files, Commands: c.CreateCatalog.Secrets.Commands,
 		},
 	}
 	if c.AnyCatalog {
-		o.DeltaPlaces = append(o.DeltaPlaces, deltatables.Place{Location: "/"})
+		o.DeltaPaths = append(o.DeltaPaths, config.SourceStore{Location: "/"})
 		o.CreateTypes = []string{"sql", "rest"}
 	}
 	return o

@@ -29,6 +29,7 @@ type Scheduler struct {
 	// Catalogs by name. Without any there is one called lake under Dir.
 	Catalogs  map[string]Catalog `yaml:"catalogs"`
 	Sources   Sources            `yaml:"sources"`
+	Delta     Delta              `yaml:"delta"`
 	Executors Executors          `yaml:"executors"`
 	Parked    Parked             `yaml:"parked"`
 	Journal   Journal            `yaml:"journal"`
@@ -162,6 +163,13 @@ func (s SourceStore) String() string { return "store of " + s.Location }
 // GoString is String, for %#v.
 func (s SourceStore) GoString() string { return s.String() }
 
+// Delta says where Delta tables may lie that statements name by path, to read and to
+// write.
+type Delta struct {
+	// Paths have directories of local disk, or buckets and prefixes in them.
+	Paths []SourceStore `yaml:"paths"`
+}
+
 // LocalSources is about files on the executors' own disks.
 type LocalSources struct {
 	// Allow are the directories below which files may be read. Services allow
@@ -224,6 +232,11 @@ func parseScheduler(raw []byte, getenv func(string) (string, bool)) (Scheduler, 
 			return s, fmt.Errorf("sources.stores[%d].%w", i, err)
 		}
 	}
+	for i, p := range s.Delta.Paths {
+		if s.Delta.Paths[i].Properties, err = ownProperties(p.Properties, getenv); err != nil {
+			return s, fmt.Errorf("delta.paths[%d].%w", i, err)
+		}
+	}
 	return s, s.Validate()
 }
 
@@ -269,12 +282,22 @@ func (s Scheduler) Validate() error {
 			return fmt.Errorf("%s: %w", d.name, err)
 		}
 	}
+	for i, p := range s.Delta.Paths {
+		if !filepath.IsAbs(p.Location) && !isBucket(p.Location) {
+			return fmt.Errorf("delta.paths[%d].location: %q: want an absolute path, s3://bucket or s3://bucket/prefix", i, p.Location)
+		}
+	}
 	for i, st := range s.Sources.Stores {
-		if rest, ok := strings.CutPrefix(st.Location, "s3://"); !ok || rest == "" || strings.HasPrefix(rest, "/") || strings.ContainsAny(rest, "*?[") {
+		if !isBucket(st.Location) {
 			return fmt.Errorf("sources.stores[%d].location: %q: want s3://bucket or s3://bucket/prefix", i, st.Location)
 		}
 	}
 	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate())
+}
+
+func isBucket(location string) bool {
+	rest, ok := strings.CutPrefix(location, "s3://")
+	return ok && rest != "" && !strings.HasPrefix(rest, "/") && !strings.ContainsAny(rest, "*?[")
 }
 
 func (c Catalog) validate(name string) error {

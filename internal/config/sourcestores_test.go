@@ -10,7 +10,7 @@ import (
 // The secrets of stores that statements read from are masked as those of catalogs
 // are.
 func TestViewMasksSourceStores(t *testing.T) {
-	path := write(t, "c", "sources:\n  stores:\n    - location: s3://land/x\n      properties:\n        s3.secret-access-key: CANARY\n        s3.session-token_env: TOKEN\n        s3.region: eu\n")
+	path := write(t, "c", "delta:\n  paths:\n    - location: s3://lake\n      properties:\n        s3.secret-access-key: CANARY\nsources:\n  stores:\n    - location: s3://land/x\n      properties:\n        s3.secret-access-key: CANARY\n        s3.session-token_env: TOKEN\n        s3.region: eu\n")
 	got, err := View(pflag.NewFlagSet("x", pflag.ContinueOnError), pflag.NewFlagSet("y", pflag.ContinueOnError), nil, path, env(map[string]string{"TOKEN": "CANARY"}))
 	if err != nil {
 		t.Fatal(err)
