@@ -93,12 +93,29 @@ func TestDuckDBTypes(t *testing.T) {
 		to   Type
 		ok   bool
 	}{
-		{"INTEGER", Byte, false}, {"TINYINT", Byte, true}, {"UTINYINT", Byte, false}, {"TINYINT", Long, true}, {"BIGINT", Double, false}, {"INTEGER", Double, true},
-		{"BIGINT", DecimalType{19, 0}, true}, {"BIGINT", DecimalType{19, 1}, false}, {"DECIMAL(4,0)", Short, true}, {"DECIMAL(5,0)", Short, false},
-		{"DECIMAL(10,2)", DecimalType{12, 4}, true}, {"DECIMAL(10,2)", DecimalType{12, 1}, false}, {"FLOAT", Double, true}, {"DOUBLE", Float, false},
-		{"DATE", TimestampNTZ, true}, {"DATE", Timestamp, false}, {"TIMESTAMP", Timestamp, false}, {"VARCHAR", Long, false}, {`"NULL"`, Binary, true},
-		{"TINYINT[]", &Array{Element: Long}, true}, {"STRUCT(a INTEGER)", &Struct{Fields: []Field{{Name: "A", Type: Long}}}, true},
-		{"STRUCT(a INTEGER)", &Struct{Fields: []Field{{Name: "b", Type: Long}}}, false}, {"INTEGER", Variant, false},
+		{"INTEGER", Byte, false},
+		{"TINYINT", Byte, true},
+		{"UTINYINT", Byte, false},
+		{"TINYINT", Long, true},
+		{"BIGINT", Double, false},
+		{"INTEGER", Double, true},
+		{"BIGINT", DecimalType{19, 0}, true},
+		{"BIGINT", DecimalType{19, 1}, false},
+		{"DECIMAL(4,0)", Short, true},
+		{"DECIMAL(5,0)", Short, false},
+		{"DECIMAL(10,2)", DecimalType{12, 4}, true},
+		{"DECIMAL(10,2)", DecimalType{12, 1}, false},
+		{"FLOAT", Double, true},
+		{"DOUBLE", Float, false},
+		{"DATE", TimestampNTZ, true},
+		{"DATE", Timestamp, false},
+		{"TIMESTAMP", Timestamp, false},
+		{"VARCHAR", Long, false},
+		{`"NULL"`, Binary, true},
+		{"TINYINT[]", &Array{Element: Long}, true},
+		{"STRUCT(a INTEGER)", &Struct{Fields: []Field{{Name: "A", Type: Long}}}, true},
+		{"STRUCT(a INTEGER)", &Struct{Fields: []Field{{Name: "b", Type: Long}}}, false},
+		{"INTEGER", Variant, false},
 	} {
 		if got := Widens(c.from, c.to); got != c.ok {
 			t.Errorf("%s to %v: %t", c.from, c.to, got)

@@ -105,7 +105,7 @@ func TestBadFiles(t *testing.T) {
 		"listen: [":                                      "yaml",
 		"listen: {a: b}":                                 "cannot unmarshal",
 		"- a\n- b":                                       "cannot unmarshal",
-		"delta: {paths: [{location: a}]}":       "delta.paths[0].location: \"a\": want an absolute path",
+		"delta: {paths: [{location: a}]}":                "delta.paths[0].location: \"a\": want an absolute path",
 		"sources: {stores: [{location: /a}]}":            "sources.stores[0].location: \"/a\": want s3://bucket",
 		"sources: {stores: [{location: s3://b, properties: {k: \"${NO_SUCH_NAME}\"}}]}": "sources.stores[0].properties.k: the environment variable NO_SUCH_NAME",
 	} {
