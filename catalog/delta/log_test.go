@@ -199,6 +199,7 @@ func TestUpdate(t *testing.T) {
 	if err != nil || same != s {
 		t.Fatalf("nothing changed: %v, %v", same, err)
 	}
+	slices.Sort(tt.store.ops) // both at the same time
 	if want := []string{"open " + commitName(3), "open " + commitName(4)}; !slices.Equal(tt.store.ops, want) {
 		t.Errorf("it took %v, want %v", tt.store.ops, want)
 	}

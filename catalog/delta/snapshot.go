@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/format/delta"
@@ -213,11 +214,25 @@ func (s *Snapshot) Update(ctx context.Context) (*Snapshot, error) {
 			return s.log.Snapshot(ctx, Latest)
 		}
 	}
-	stop := func([]byte) error { return errStop }
-	same, err := s.log.readLines(ctx, commitName(s.seg.version), stop)
-	if err != nil && !errors.Is(err, errStop) || same != s.newest {
+	// Both at the same time: in an object store each takes a while.
+	var same bool
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		stop := func([]byte) error { return errStop }
+		now, err := s.log.readLines(ctx, commitName(s.seg.version), stop)
+		same = (err == nil || errors.Is(err, errStop)) && now == s.newest
+	})
+	next, err := s.after(ctx)
+	looking.Wait()
+	if !same || err == nil && next == nil {
 		return s.log.Snapshot(ctx, Latest)
 	}
+	return next, err
+}
+
+// after is the snapshot with the commits that came after it; nil when there are too
+// many of them to be read one by one.
+func (s *Snapshot) after(ctx context.Context) (*Snapshot, error) {
 	st, seg := s.clone(), s.seg
 	seg.commits = slices.Clone(seg.commits)
 	for range updateProbes {
@@ -234,7 +249,7 @@ func (s *Snapshot) Update(ctx context.Context) (*Snapshot, error) {
 		seg.version++
 		seg.commits = append(seg.commits, logFile{name: commitName(seg.version), version: seg.version, kind: kindCommit})
 	}
-	return s.log.Snapshot(ctx, Latest)
+	return nil, nil
 }
 
 func (s *Snapshot) checkpointVersion() int64 {

@@ -151,7 +151,9 @@ func (o *owner) run() {
 	defer o.closeTable()
 	for {
 		if batch := o.take(); len(batch) > 0 {
+			began := o.c.cfg.Clock()
 			o.advance(newDrive(o, batch))
+			o.gather(len(batch), o.c.cfg.Clock().Sub(began)/gatherPart)
 			o.resume(func(*drive) bool { return true })
 			continue
 		}
@@ -160,6 +162,36 @@ func (o *owner) run() {
 		}
 		o.resume(func(d *drive) bool { return !d.now().Before(d.until) })
 	}
+}
+
+// gatherPart: the next request may wait for a quarter of the time that the last one
+// took.
+const gatherPart = 4
+
+// gather waits a little for as many units as the last request had. Writers that
+// hand in one file after the other are told together and come back together:
+// without a pause the first of them would go alone, and all others wait for it.
+func (o *owner) gather(units int, atMost time.Duration) {
+	if units < 2 {
+		return
+	}
+	t := time.NewTimer(atMost)
+	defer t.Stop()
+	for o.queued() < units {
+		select {
+		case <-o.wake:
+		case <-t.C:
+			return
+		case <-o.c.closing.Done():
+			return
+		}
+	}
+}
+
+func (o *owner) queued() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.mu.queue)
 }
 
 // advance runs a drive until it ends or has nothing more to send.
