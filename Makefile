@@ -87,3 +87,8 @@ bench-smoke: ## print rows/s of the INSERT beside DuckDB's COPY and iceberg-go's
 .PHONY: bench-commit
 bench-commit: ## print commits/s and waits beside the library's, with fsyncs per commit (FIRN_BENCH_SECONDS=30 for each side, 5 by default)
 	go test ./integration/bench -run '^$$' -bench Commit -benchtime 1x -timeout 60m -v
+
+.PHONY: bench-delta
+bench-delta: ## print hand-ins/s beside writers that put Delta versions themselves, and what opening a log of 1,000,000 files takes
+	go test ./integration/bench -run '^$$' -bench Delta -benchtime 1x -timeout 60m -v
+	go test ./catalog/delta -run '^$$' -bench Open -benchtime 5x -timeout 60m

@@ -42,7 +42,9 @@ type lane struct {
 	com    *committer.Committer
 	set    *catalog.Set
 	target plan.Pinned
-	jobs   atomic.Int64
+	// file is a written file, its path and attempt left out.
+	file commit.File
+	jobs atomic.Int64
 }
 
 func newLane(b *testing.B) *lane {
@@ -68,7 +70,10 @@ func newLane(b *testing.B) *lane {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l := &lane{set: set, com: committer.New(committer.Config{Open: set.OpenTable, Recorder: journaled{j}})}
+	l := &lane{set: set, com: committer.New(committer.Config{Open: set.OpenTable, Recorder: journaled{j}}), file: commit.File{
+		Format: "PARQUET", Rows: 1, Size: 1000,
+		ValueCounts: map[int]int64{1: 1}, Lower: map[int][]byte{1: make([]byte, 8)}, Upper: map[int][]byte{1: make([]byte, 8)},
+	}}
 	if l.target, err = set.Pin(ctx, benchTable); err != nil {
 		b.Fatal(err)
 	}
@@ -89,10 +94,9 @@ func (l *lane) handIn(int, int) (int, error) {
 		JobID: job, Key: job, Tasks: 1, Attempts: []string{"a-1"},
 		Plan: &plan.Commit{Target: l.target, Branch: commit.MainBranch, Operation: commit.OperationAppend, Prefix: prefix},
 		Read: func(_ context.Context, each func([]commit.File) error) error {
-			return each([]commit.File{{
-				Path: prefix + "0-0-a-1-0.parquet", Format: "PARQUET", Attempt: "a-1", Rows: 1, Size: 1000,
-				ValueCounts: map[int]int64{1: 1}, Lower: map[int][]byte{1: make([]byte, 8)}, Upper: map[int][]byte{1: make([]byte, 8)},
-			}})
+			f := l.file
+			f.Path, f.Attempt = prefix+"0-0-a-1-0.parquet", "a-1"
+			return each([]commit.File{f})
 		},
 	}
 	rep, err := l.com.Run(context.Background(), r)
