@@ -135,7 +135,7 @@ func (t *Table) View(ctx context.Context) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := newView(t.name, s, commits)
+	v := newView(t.name, s, commits, old)
 	t.shared.last.Store(v)
 	return v, nil
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -29,11 +28,8 @@ type View struct {
 	// commits are the versions shown, ascending and without a gap up to the
 	// snapshot's.
 	commits []CommitSummary
-	tokens  map[commit.Token]commit.Landed
-	ids     map[string]bool
+	index   *index
 	ledger  commit.Ledger
-	// kept are the tokens in txn actions, found when first asked for.
-	kept func() map[commit.Token]commit.Landed
 	// schemas are those that the commits shown had, by their id.
 	schemas map[int]knownSchema
 }
@@ -48,22 +44,12 @@ var (
 	_ commit.Sight    = (*View)(nil)
 )
 
-func newView(name commit.TableName, s *Snapshot, commits []CommitSummary) *View {
-	v := &View{
-		name: name, snap: s, commits: commits, tokens: map[commit.Token]commit.Landed{}, ids: map[string]bool{}, schemas: map[int]knownSchema{},
-	}
+// newView is the view of a snapshot. old is the one before it, or nil.
+func newView(name commit.TableName, s *Snapshot, commits []CommitSummary, old *View) *View {
+	v := &View{name: name, snap: s, commits: commits, index: indexOf(s, commits, old), schemas: map[int]knownSchema{}}
 	v.schemas[v.SchemaID()] = knownSchema{s.definition.Schema, s.definition.Partition}
 	ledger := ""
 	for _, c := range commits {
-		id := snapshotID(c.Version, c.Info.TxnID)
-		v.ids[id] = true
-		for _, l := range parseUnits(c.Info.Tokens, c.Info.Units) {
-			if _, ok := v.tokens[l.Token]; ok {
-				continue // the first landing counts
-			}
-			l.SnapshotID, l.InHead, l.Seat, l.CommittedAt = id, true, commit.Seat{Number: c.Version}, time.UnixMilli(c.Info.Time())
-			v.tokens[l.Token] = l
-		}
 		if c.Info.Ledger != "" {
 			ledger = c.Info.Ledger
 		}
@@ -74,7 +60,6 @@ func newView(name commit.TableName, s *Snapshot, commits []CommitSummary) *View 
 		}
 	}
 	v.ledger = commit.LedgerOf(ledger, s.Version())
-	v.kept = sync.OnceValue(func() map[commit.Token]commit.Landed { return keptUnits(s) })
 	return v
 }
 
@@ -87,28 +72,6 @@ const txnPrefix = "firn:"
 func txnApp(u commit.Unit) string {
 	tokens, counts := formatUnits([]commit.Unit{u})
 	return txnPrefix + tokens + ";" + counts
-}
-
-func keptUnits(s *Snapshot) map[commit.Token]commit.Landed {
-	out := map[commit.Token]commit.Landed{}
-	for app, x := range s.txns {
-		text, ok := strings.CutPrefix(app, txnPrefix)
-		if !ok || x.Version < 1 || x.Version > s.Version() {
-			continue
-		}
-		tokens, counts, _ := strings.Cut(text, ";")
-		for _, l := range parseUnits(tokens, counts) {
-			if before, ok := out[l.Token]; ok && before.Seat.Number < x.Version {
-				continue
-			}
-			l.SnapshotID, l.InHead, l.Seat = snapshotID(x.Version, ""), true, commit.Seat{Number: x.Version}
-			if x.LastUpdated != nil {
-				l.CommittedAt = time.UnixMilli(*x.LastUpdated)
-			}
-			out[l.Token] = l
-		}
-	}
-	return out
 }
 
 // snapshotID names a version for ever: another table's version of that number, or
@@ -152,15 +115,11 @@ func (v *View) SpecID() int { return delta.PartitionID(v.snap.definition.Partiti
 // Find implements commit.Metadata. Where the commit isn't shown, its txn is, for a
 // key that a user gave.
 func (v *View) Find(_ string, t commit.Token) (commit.Landed, bool) {
-	if l, ok := v.tokens[t]; ok {
-		return l, true
-	}
-	l, ok := v.kept()[t]
-	return l, ok
+	return v.index.find(t, v.snap.Version())
 }
 
 // HasSnapshot implements commit.Metadata.
-func (v *View) HasSnapshot(id string) bool { return v.ids[id] }
+func (v *View) HasSnapshot(id string) bool { return v.index.has(id, v.snap.Version()) }
 
 // Window implements commit.Sight.
 func (v *View) Window() int64 {
