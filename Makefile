@@ -65,7 +65,7 @@ generate: ## write generated code and reference pages again (needs protoc)
 	integration/scripts/protoc.sh
 
 .PHONY: integration
-integration: build ## run whole clusters of processes, with MinIO, SeaweedFS, PostgreSQL and a REST catalog
+integration: build ## run whole clusters of processes, with MinIO, SeaweedFS, PostgreSQL, REST catalogs and other readers
 	integration/scripts/integration.sh
 
 .PHONY: chaos

@@ -4,12 +4,10 @@ package integration_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/firn-project/firn/integration/process"
-	"github.com/firn-project/firn/integration/servers"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/internal/objstore/storetest"
 )
@@ -20,26 +18,23 @@ import (
 // is the table's.
 func TestDeltaOnMinIO(t *testing.T) {
 	in := input(t)
-	direct := servers.StartMinIO(t)
-	direct.MakeBucket(t, "lake")
+	s := onMinIO(t)
+	direct := s.store
 	upload(t, direct, in.path, "s3://lake/landing/flights.parquet")
 	proxy := storetest.NewProxy(t, direct.Endpoint)
 	faulty := direct
 	faulty.Endpoint = proxy.URL
-	c := startOn(t, fmt.Sprintf("    type: sql\n    uri: sqlite://%s\n    warehouse: s3://lake/warehouse\n", filepath.Join(t.TempDir(), "catalog.db")), faulty, direct.Endpoint)
+	settings := with(faulty.Storage(), s.sts)
+	s.catalog["properties"] = settings
+	file := lakeOf(s.catalog, "s3://lake/landing", settings)
+	file["delta"] = map[string]any{"paths": []any{map[string]any{"location": "s3://lake/tables", "properties": settings}}}
+	c := process.NewClient(t, "--server", startOn(t, file))
 	c.Exec(nil, "CREATE NAMESPACE lake.air")
 	columns := createFlights[strings.IndexByte(createFlights, '('):]
 	columns = columns[:strings.LastIndex(columns, "PARTITIONED BY")]
-	faults := map[int]storetest.Fault{2: storetest.Busy, 5: storetest.Reset, 7: storetest.Lost, 9: storetest.Broken, 11: storetest.Cut}
 	for _, table := range []string{"delta.`s3://lake/tables/flights`", "lake.air.flights"} {
 		c.Exec(nil, "CREATE TABLE "+table+" "+columns+" USING delta PARTITIONED BY (origin)")
-		proxy.Begin(func(r storetest.Request) storetest.Fault {
-			f := faults[r.N%13]
-			if f == storetest.Cut && r.Op != storetest.Get {
-				return storetest.Answer500
-			}
-			return f
-		})
+		proxy.Begin(storeFaults)
 		var w process.Write
 		c.Exec(&w, "INSERT INTO "+table+" SELECT * FROM read_parquet('s3://lake/landing/*.parquet')", "--idempotency-key", "load "+table)
 		if w.State != "succeeded" || w.Commit != "committed" || w.Rows != in.rows {

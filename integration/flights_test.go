@@ -18,7 +18,8 @@ type flights struct {
 	july                  int64
 }
 
-// input is the whole file where FIRN_TESTDATA has it, else the sample.
+// input is the whole file where FIRN_TESTDATA has it, else the sample, sixty times:
+// 3,000,000 rows in either case.
 func input(t *testing.T) flights {
 	t.Helper()
 	if dir := os.Getenv("FIRN_TESTDATA"); dir != "" {
@@ -27,11 +28,10 @@ func input(t *testing.T) flights {
 			return flights{path: path, rows: 3_000_000, distance: 2_194_861_208, delay: 20_003_603, july: 6}
 		}
 	}
-	path, err := filepath.Abs("../examples/flights/flights-sample.parquet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return flights{path: path, rows: 50_005, distance: 36_637_367, delay: 322_590, july: 6}
+	const times = 60
+	path := filepath.Join(t.TempDir(), "flights.parquet")
+	duck(t, fmt.Sprintf("COPY (SELECT s.* FROM '../examples/flights/flights-sample.parquet' s, range(%d)) TO '%s'", times, path))
+	return flights{path: path, rows: times * 50_005, distance: times * 36_637_367, delay: times * 322_590, july: times * 6}
 }
 
 const createFlights = `CREATE TABLE lake.air.flights (date timestamp, delay bigint, distance bigint, origin string, destination string) PARTITIONED BY (month(date))`

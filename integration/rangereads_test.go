@@ -13,7 +13,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/parquet/file"
 
-	"github.com/firn-project/firn/integration/servers"
+	"github.com/firn-project/firn/integration/process"
 	"github.com/firn-project/firn/internal/objstore/storetest"
 )
 
@@ -59,21 +59,20 @@ func TestRangeReads(t *testing.T) {
 	if err != nil || info.Size() < 1<<30 {
 		t.Fatalf("%v, %v", info, err)
 	}
-	m := servers.StartMinIO(t)
-	m.MakeBucket(t, "lake")
-	upload(t, m, path, "s3://lake/landing/big.parquet")
-	upload(t, m, text, "s3://lake/landing/big.csv")
-	proxy := storetest.NewProxy(t, m.Endpoint)
-	counted := m
-	counted.Endpoint = proxy.URL
-	catalog := fmt.Sprintf("    type: sql\n    uri: sqlite://%s\n    warehouse: s3://lake/warehouse\n", filepath.Join(dir, "catalog.db"))
-	c := startOn(t, catalog, counted, m.Endpoint, "--object-cache", "64MB")
+	s := onMinIO(t)
+	upload(t, s.store, path, "s3://lake/landing/big.parquet")
+	upload(t, s.store, text, "s3://lake/landing/big.csv")
+	proxy := storetest.NewProxy(t, s.store.Endpoint)
+	s.store.Endpoint = proxy.URL
+	settings := with(s.store.Storage(), s.sts)
+	s.catalog["properties"] = settings
+	c := process.NewClient(t, "--server", startOn(t, lakeOf(s.catalog, "s3://lake/landing", settings), "--object-cache", "64MB"))
 	c.Exec(nil, "CREATE NAMESPACE lake.air")
 	c.Exec(nil, "CREATE TABLE lake.air.t (id bigint, b double)")
 
 	const big = "read_parquet('s3://lake/landing/big.parquet')"
 	tenth := fmt.Sprintf(" FROM %s WHERE id >= %d AND id < %d", big, first*perGroup, end*perGroup)
-	for _, s := range []struct {
+	for _, q := range []struct {
 		name, sql string
 		need      int64
 	}{
@@ -84,12 +83,12 @@ func TestRangeReads(t *testing.T) {
 	} {
 		proxy.Begin(nil)
 		began := time.Now()
-		c.Exec(nil, s.sql)
+		c.Exec(nil, q.sql)
 		sent := proxy.Sent()
 		t.Logf("%s: %d bytes moved of %d, %d needed (%.3f), %.1fs, requests %v",
-			s.name, sent, info.Size(), s.need, float64(sent)/float64(s.need), time.Since(began).Seconds(), proxy.Requests())
-		if float64(sent) > 1.2*float64(s.need) || sent < s.need/2 {
-			t.Errorf("%s: %d bytes were moved, %d are needed", s.name, sent, s.need)
+			q.name, sent, info.Size(), q.need, float64(sent)/float64(q.need), time.Since(began).Seconds(), proxy.Requests())
+		if float64(sent) > 1.2*float64(q.need) || sent < q.need/2 {
+			t.Errorf("%s: %d bytes were moved, %d are needed", q.name, sent, q.need)
 		}
 	}
 	if n := c.Row("SELECT count(*) AS n FROM lake.air.t")["n"]; n != float64((end-first)*perGroup) {

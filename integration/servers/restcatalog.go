@@ -12,12 +12,16 @@ import (
 )
 
 // RESTCatalog is the Iceberg project's own REST catalog, which keeps its tables in
-// a JDBC catalog. It takes any OAuth client and any token, and vends no keys.
+// a JDBC catalog. It takes any OAuth client and any token, and vends no keys by
+// itself.
 type RESTCatalog struct {
 	// Warehouse is where tables lie, s3://bucket/prefix in Store; a directory of
 	// the test's own if empty.
 	Warehouse string
 	Store     S3
+	// Vend has it give keys with each table: the store's STS makes them, for 15
+	// minutes and for what lies below the table's location.
+	Vend bool
 	// Properties are added to the catalog's own.
 	Properties map[string]string
 
@@ -38,6 +42,9 @@ func StartRESTCatalog(t testing.TB, c RESTCatalog) RESTCatalog {
 	}
 	if c.Warehouse == "" {
 		props["warehouse"], props["io-impl"] = filepath.Join(dir, "warehouse"), "org.apache.iceberg.inmemory.InMemoryFileIO"
+	}
+	if c.Vend {
+		props["vend"] = "true"
 	}
 	maps.Copy(props, c.Properties)
 	var input strings.Builder

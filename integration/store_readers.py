@@ -1,13 +1,15 @@
 """Reads a table of Firn's straight from an object store with PyIceberg and with DuckDB and compares their answers with Firn's.
 
-usage: minio_readers.py CATALOG_DB WAREHOUSE ENDPOINT KEY SECRET TABLE ROWS SUM_DISTANCE
+usage: store_readers.py PROPERTIES TABLE ROWS SUM_DISTANCE
+PROPERTIES are PyIceberg's of the catalog and its store, as JSON.
 """
+import json
 import os
 import sys
 
 import duckdb
 import pyarrow.compute as pc
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import load_catalog
 
 
 def extension(name):
@@ -20,11 +22,10 @@ def extension(name):
 
 
 def main():
-    db, warehouse, endpoint, key, secret, name, rows, distance = sys.argv[1:]
+    properties, name, rows, distance = sys.argv[1:]
+    properties = json.loads(properties)
     want = (int(rows), int(distance))
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{db}", warehouse=warehouse, **{
-        "s3.endpoint": endpoint, "s3.access-key-id": key, "s3.secret-access-key": secret, "s3.region": "us-east-1"})
-    table = catalog.load_table(name)
+    table = load_catalog("lake", **properties).load_table(name)
     read = table.scan(selected_fields=("distance",)).to_arrow()
     got = (read.num_rows, pc.sum(read["distance"]).as_py())
     assert got == want, f"PyIceberg reads {got}, Firn {want}"
@@ -32,8 +33,8 @@ def main():
     con = duckdb.connect(config={"allow_unsigned_extensions": "true"})
     for package in ("httpfs", "avro", "iceberg"):
         con.execute(f"LOAD '{extension(package)}'")
-    con.execute(f"CREATE SECRET (TYPE s3, KEY_ID '{key}', SECRET '{secret}', REGION 'us-east-1', "
-                f"ENDPOINT '{endpoint.removeprefix('http://')}', USE_SSL false, URL_STYLE 'path')")
+    con.execute(f"CREATE SECRET (TYPE s3, KEY_ID '{properties['s3.access-key-id']}', SECRET '{properties['s3.secret-access-key']}', "
+                f"REGION 'us-east-1', ENDPOINT '{properties['s3.endpoint'].removeprefix('http://')}', USE_SSL false, URL_STYLE 'path')")
     got = con.execute(f"SELECT count(*), sum(distance)::BIGINT FROM iceberg_scan('{table.metadata_location}')").fetchone()
     assert got == want, f"DuckDB reads {got}, Firn {want}"
     print(f"{name}: {want[0]} rows, both readers agree")

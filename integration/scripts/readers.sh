@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Installs the other readers into a virtual environment, $FIRN_VENV or .venv, and
+# prints the path of its Python. What is there already isn't touched.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. integration/scripts/had.sh
+venv=${FIRN_VENV:-.venv}
+want=$(sha256sum integration/interop/requirements.txt)
+if [ ! -x "$venv/bin/python" ] || [ "$(cat "$venv/requirements.sha256" 2>/dev/null)" != "$want" ]; then
+  had venv python3 -m venv "$venv" >&2
+  had readers "$venv/bin/pip" install --disable-pip-version-check -q -r integration/interop/requirements.txt >&2
+  echo "$want" >"$venv/requirements.sha256"
+fi
+realpath -s "$venv/bin/python"
