@@ -83,6 +83,9 @@ type Config struct {
 	// HeartbeatInterval is how often executors report (default 2 s); one that
 	// is silent for ExecutorTimeout (default 20 s) is lost.
 	HeartbeatInterval, ExecutorTimeout time.Duration
+	// ProbeTimeout is how long an executor may look at a statement's sources (3 min:
+	// longer than executors themselves take at most).
+	ProbeTimeout time.Duration
 	// ExecutorWait is how long a statement waits for a first executor (30 s).
 	ExecutorWait time.Duration
 	// ExecutorReturn is how long a job with tasks to run waits for an executor when
@@ -165,6 +168,7 @@ func (c Config) withDefaults() Config {
 	str(&c.Dispatch, DispatchPush)
 	dur(&c.HeartbeatInterval, 2*time.Second)
 	dur(&c.ExecutorTimeout, 20*time.Second)
+	dur(&c.ProbeTimeout, 3*time.Minute)
 	dur(&c.ExecutorWait, 30*time.Second)
 	dur(&c.ExecutorReturn, 5*time.Minute)
 	dur(&c.ResultTTL, 300*time.Second)

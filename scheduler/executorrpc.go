@@ -12,6 +12,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/storekeys"
@@ -40,15 +41,10 @@ func (s *Scheduler) Register(ctx context.Context, r *firnpb.RegisterRequest) (*f
 	if err := checkVersion("register executor", r.GetExecutorId(), r.GetProtocolVersion()); err != nil {
 		return nil, err
 	}
-	const maxSlots = 4096
-	if r.GetExecutorId() == "" || r.GetIncarnation() == "" || r.GetSlots() < 1 || r.GetSlots() > maxSlots ||
-		r.GetControlAddress() == "" || r.GetFlightAddress() == "" {
-		return nil, &commit.Error{
-			Code: commit.CodeBadRequest, Op: "register executor", Object: r.GetExecutorId(),
-			Cause: fmt.Errorf("want an id, an incarnation, two addresses and 1 to %d slots; got %d slots", maxSlots, r.GetSlots()),
-		}
+	err := answers.Registration(r)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if cerr := s.loop.call(ctx, func() { err = s.register(r) }); cerr != nil {
 		return nil, cerr
 	}
@@ -69,6 +65,9 @@ func (s *Scheduler) Register(ctx context.Context, r *firnpb.RegisterRequest) (*f
 // Heartbeat implements firnpb.SchedulerServiceServer.
 func (s *Scheduler) Heartbeat(ctx context.Context, r *firnpb.HeartbeatRequest) (*firnpb.HeartbeatResponse, error) {
 	resp := &firnpb.HeartbeatResponse{}
+	if err := answers.Heartbeat(r); err != nil {
+		return nil, err
+	}
 	err := s.loop.call(ctx, func() {
 		if e := s.known(r.GetExecutorId(), r.GetIncarnation()); e != nil {
 			resp.Known = true
@@ -165,6 +164,7 @@ func (s *Scheduler) PollWork(ctx context.Context, r *firnpb.PollWorkRequest) (*f
 		p.executor = s.known(r.GetExecutorId(), r.GetIncarnation())
 		if known = p.executor != nil; known {
 			p.executor.asksAgain()
+			s.endPolls(p.executor)
 		}
 		if queued = known && !s.state.closing && p.free > 0 && s.cfg.Dispatch == DispatchPull; queued {
 			s.state.polls = append(s.state.polls, p)
@@ -210,6 +210,9 @@ func (s *Scheduler) leavePoll(p *poll) {
 // acknowledged when it was applied and what it changed is durable; one of an attempt that nobody waits for is
 // acknowledged and changes nothing.
 func (s *Scheduler) ReportStatus(ctx context.Context, r *firnpb.ReportStatusRequest) (*firnpb.ReportStatusResponse, error) {
+	if err := answers.Statuses(r); err != nil {
+		return nil, err
+	}
 	resp := &firnpb.ReportStatusResponse{}
 	durable := make(chan error, 1)
 	err := s.loop.call(ctx, func() {

@@ -54,6 +54,8 @@ type fakeExecutor struct {
 	onGet func()
 	// onLaunch runs before tasks that are pushed are taken.
 	onLaunch func()
+	// onProbe runs before each probe.
+	onProbe func()
 
 	launched  chan *firnpb.TaskDefinition
 	cancelled chan string
@@ -79,6 +81,7 @@ type executorOptions struct {
 	copies   bool
 	onGet    func()
 	onLaunch func()
+	onProbe  func()
 }
 
 func startExecutor(t *testing.T, s *Scheduler, o executorOptions) *fakeExecutor {
@@ -86,7 +89,7 @@ func startExecutor(t *testing.T, s *Scheduler, o executorOptions) *fakeExecutor 
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	e := &fakeExecutor{
-		t: t, id: o.id, incarnation: newID(""), addr: lis.Addr().String(), task: o.task, copies: o.copies, onGet: o.onGet, onLaunch: o.onLaunch,
+		t: t, id: o.id, incarnation: newID(""), addr: lis.Addr().String(), task: o.task, copies: o.copies, onGet: o.onGet, onLaunch: o.onLaunch, onProbe: o.onProbe,
 		launched: make(chan *firnpb.TaskDefinition, 1000), cancelled: make(chan string, 1000), freed: make(chan *firnpb.FreeJobDataRequest, 1000),
 		batches: map[string]arrow.RecordBatch{}, running: map[string]bool{},
 	}
@@ -353,6 +356,9 @@ func (e *fakeExecutor) FreeJobData(_ context.Context, r *firnpb.FreeJobDataReque
 // Probe implements firnpb.ExecutorServiceServer.
 func (e *fakeExecutor) Probe(_ context.Context, r *firnpb.ProbeRequest) (*firnpb.ProbeResponse, error) {
 	e.probes.Add(1)
+	if e.onProbe != nil {
+		e.onProbe()
+	}
 	raw, err := json.Marshal(plan.ProbeResult{RowWise: true, Why: "fake " + r.GetTimeZone(), Columns: []plan.Column{{Name: "a", Type: "BIGINT"}}})
 	if err != nil {
 		return nil, err

@@ -12,10 +12,13 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
@@ -332,35 +335,43 @@ func (b binder) Probe(ctx context.Context, req plan.ProbeRequest) (plan.ProbeRes
 	if err != nil {
 		return res, err
 	}
-	// An executor that dies under a probe costs another try, not the statement.
+	resp, err := b.s.probe(ctx, &firnpb.ProbeRequest{Request: raw, TimeZone: b.timeZone})
+	if err != nil {
+		return res, err
+	}
+	if resp.GetError() != nil {
+		return res, wire.TaskErrorFromProto(resp.GetError())
+	}
+	if err := json.Unmarshal(resp.GetResult(), &res); err != nil {
+		return res, fmt.Errorf("what an executor answered to a probe: %w", err)
+	}
+	// It says what is in files, never which others there are or how they're reached.
+	return answers.Probe(req, res)
+}
+
+// probe asks executors. One that dies under a probe, or doesn't come to an end with
+// it, costs another try, and not the statement.
+func (s *Scheduler) probe(ctx context.Context, req *firnpb.ProbeRequest) (*firnpb.ProbeResponse, error) {
 	const tries = 3
-	for try := 1; ; try++ {
-		e, _, err := b.s.anyExecutor(ctx)
+	var failed []string
+	for {
+		e, _, err := s.anyExecutor(ctx, failed...)
 		if err != nil {
-			return res, err
+			return nil, err
 		}
-		resp, err := e.rpc.Probe(ctx, &firnpb.ProbeRequest{Request: raw, TimeZone: b.timeZone})
-		if err != nil {
-			if ctx.Err() != nil {
-				return res, context.Cause(ctx)
-			}
-			if try < tries {
-				b.s.log.Warn("probe failed", slog.String("executor", e.id), slog.Any("error", err))
-				continue
-			}
-			return res, fmt.Errorf("probe on executor %s: %w", e.id, wire.FromStatus(err))
+		limited, cancel := context.WithTimeout(ctx, s.cfg.ProbeTimeout)
+		resp, err := e.rpc.Probe(limited, req, grpc.MaxCallRecvMsgSize(answers.MaxProbe))
+		cancel()
+		switch {
+		case err == nil:
+			return resp, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
 		}
-		if resp.GetError() != nil {
-			return res, wire.TaskErrorFromProto(resp.GetError())
+		if failed = append(failed, e.id); len(failed) == tries {
+			return nil, fmt.Errorf("probe on executor %s: %w", e.id, wire.FromStatus(err))
 		}
-		if err := json.Unmarshal(resp.GetResult(), &res); err != nil {
-			return res, fmt.Errorf("probe on executor %s: %w", e.id, err)
-		}
-		for i := range min(len(res.Sources), len(req.Sources)) {
-			// An executor says what is in files, never how they're reached.
-			res.Sources[i].Storage = req.Sources[i].Storage
-		}
-		return res, nil
+		s.log.Warn("probe failed", slog.String("executor", e.id), slog.Any("error", err))
 	}
 }
 

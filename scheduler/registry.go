@@ -14,6 +14,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 )
@@ -77,6 +78,9 @@ type attempt struct {
 // answer to the launch, one the status.
 const maxMissed = 3
 
+// maxAnswer bounds the answers to what an executor is told: there's nothing in them.
+const maxAnswer = 64 << 10
+
 // maxReplaced bounds how many replaced incarnations of an executor are known.
 const maxReplaced = 16
 
@@ -103,9 +107,14 @@ func (s *Scheduler) register(r *firnpb.RegisterRequest) error {
 			s.executorArrived()
 			return nil
 		}
-		replaced := append(s.state.replaced[old.id], old.incarnation)
-		s.state.replaced[old.id] = replaced[max(0, len(replaced)-maxReplaced):]
+		s.noteReplaced(old)
 		s.loseExecutor(old, "it started again")
+	}
+	if len(s.state.executors) >= answers.MaxExecutors {
+		return &commit.Error{
+			Code: commit.CodeBadRequest, Op: "register executor", Object: r.GetExecutorId(),
+			Cause: fmt.Errorf("%d are registered, and no more may be", answers.MaxExecutors),
+		}
 	}
 	s.loseUploads(r.GetExecutorId(), r.GetIncarnation())
 	rec := journal.Executor{
@@ -121,10 +130,20 @@ func (s *Scheduler) register(r *firnpb.RegisterRequest) error {
 	return nil
 }
 
+// noteReplaced remembers the incarnation of an executor that another one replaces.
+func (s *Scheduler) noteReplaced(old *executor) {
+	if len(s.state.replaced) >= answers.MaxExecutors {
+		clear(s.state.replaced) // ids that nobody has any more, all but a few
+	}
+	replaced := append(s.state.replaced[old.id], old.incarnation)
+	s.state.replaced[old.id] = replaced[max(0, len(replaced)-maxReplaced):]
+}
+
 // addExecutor makes the scheduler's side of an executor.
 func (s *Scheduler) addExecutor(r journal.Executor) (*executor, error) {
 	conn, err := grpc.NewClient("passthrough:///"+r.Control, append(slices.Concat(wire.DialOptions(), s.cfg.Dial),
-		grpc.WithPerRPCCredentials(wire.NewControlCredentials(s.signer, r.ID)))...)
+		grpc.WithPerRPCCredentials(wire.NewControlCredentials(s.signer, r.ID)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))...)
 	if err != nil {
 		return nil, &commit.Error{Code: commit.CodeBadRequest, Op: "register executor", Object: r.ID, Cause: err}
 	}
@@ -211,13 +230,7 @@ func (s *Scheduler) failDeserted(now time.Time) {
 func (s *Scheduler) dropExecutor(e *executor, grace time.Duration) {
 	delete(s.state.executors, e.id)
 	timer := time.AfterFunc(grace, e.end)
-	s.state.polls = slices.DeleteFunc(s.state.polls, func(p *poll) bool {
-		if p.executor == e {
-			close(p.tasks)
-			return true
-		}
-		return false
-	})
+	s.endPolls(e)
 	s.wg.Go(func() {
 		e.outbox.close()
 		timer.Stop()
@@ -225,6 +238,17 @@ func (s *Scheduler) dropExecutor(e *executor, grace time.Duration) {
 		if err := e.conn.Close(); err != nil {
 			s.log.Debug("connection ended badly", slog.String("executor", e.id), slog.Any("error", err))
 		}
+	})
+}
+
+// endPolls answers an executor's polls for work with nothing: it has one at a time.
+func (s *Scheduler) endPolls(e *executor) {
+	s.state.polls = slices.DeleteFunc(s.state.polls, func(p *poll) bool {
+		if p.executor == e {
+			close(p.tasks)
+			return true
+		}
+		return false
 	})
 }
 
@@ -315,8 +339,9 @@ func attemptsInOrder(e *executor) []*attempt {
 }
 
 // anyExecutor waits until an executor is registered and returns the least busy
-// one, with the number of slots that all have together.
-func (s *Scheduler) anyExecutor(ctx context.Context) (*executor, int, error) {
+// one, with the number of slots that all have together. Those to avoid are taken when
+// there's no other.
+func (s *Scheduler) anyExecutor(ctx context.Context, avoid ...string) (*executor, int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.ExecutorWait, &commit.Error{
 		Code: commit.CodeNoExecutors, Op: "find an executor", Cause: errors.New("none registered within " + s.cfg.ExecutorWait.String()),
 		Hint: "Start one with `firn executor --server " + s.Addr() + " --dir DIR`.",
@@ -328,7 +353,11 @@ func (s *Scheduler) anyExecutor(ctx context.Context) (*executor, int, error) {
 		var arrived chan struct{}
 		if err := s.loop.call(ctx, func() {
 			arrived = s.state.arrived
-			if e = s.leastBusy((*executor).stays); e != nil {
+			e = s.leastBusy(func(e *executor) bool { return e.stays() && !slices.Contains(avoid, e.id) })
+			if e == nil {
+				e = s.leastBusy((*executor).stays)
+			}
+			if e != nil {
 				s.use(e)
 			}
 			for _, other := range s.state.executors {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
@@ -276,7 +276,7 @@ func (r *rootRun) finished(report commit.Report, err error) {
 		s.log.Warn("root lost its input", slog.String("job_id", j.id), slog.Int("epoch", r.epoch), slog.Any("error", err))
 		s.apply(j, graph.RootLostInput{Epoch: r.epoch, Lost: []graph.LostInput{{
 			Task: graph.TaskID{Stage: lost.Stage, Task: lost.Task}, Attempt: lost.Attempt, Executor: lost.Executor,
-		}}})
+		}}, Err: lost})
 		return
 	}
 	ev := graph.RootFinished{Epoch: r.epoch, Commit: report.State, Err: err}
@@ -324,10 +324,11 @@ func (r *rootRun) read(ctx context.Context, each func([]commit.File) error) erro
 		}
 		return readManifest(raw, r.sealed.Files, each)
 	}
+	var taken answers.Manifests
 	for i, l := range r.locations {
 		err := errors.New("the executor is gone")
 		if l.Address != "" {
-			err = r.readRemote(ctx, l, each)
+			err = r.readRemote(ctx, l, &taken, each)
 			if err == nil {
 				continue
 			}
@@ -364,11 +365,32 @@ func (r *rootRun) executorLives(ctx context.Context, l plan.ShuffleLocation) boo
 }
 
 // readRemote reads one manifest over Flight. Nothing of it is handed on before
-// all of it was read, so that a lost executor leaves no half.
-func (r *rootRun) readRemote(ctx context.Context, l plan.ShuffleLocation, each func([]commit.File) error) error {
-	rd := r.s.flight.Open(ctx, sourceOf(l))
+// all of it was read, so that a lost executor leaves no half. One that holds its
+// manifest back is as good as lost: a root must not wait for it without end.
+func (r *rootRun) readRemote(ctx context.Context, l plan.ShuffleLocation, taken *answers.Manifests, each func([]commit.File) error) error {
+	waits, wait := answers.NewWait(ctx, r.s.cfg.ExecutorTimeout)
+	defer wait.End()
+	rd := r.s.flight.Open(waits, sourceOf(l))
 	defer rd.Close()
-	return collectFiles(l.Rows, each, func() (arrow.RecordBatch, error) { return rd.Next() })
+	files, err := taken.Collect(l.Attempt, l.Rows, func() (arrow.RecordBatch, error) {
+		// Before a batch is read: what isn't a manifest may have any size.
+		schema, err := rd.Schema()
+		if err == nil {
+			err = wire.CheckManifestSchema(schema)
+		}
+		if err != nil {
+			return nil, err
+		}
+		wait.Progress()
+		return rd.Next()
+	})
+	if err != nil {
+		if ctx.Err() == nil && waits.Err() != nil {
+			return &wire.LostInputError{Stage: l.Stage, Task: l.Task, Attempt: l.Attempt, Executor: l.Executor, Cause: context.Cause(waits)}
+		}
+		return err
+	}
+	return handOn(files, l.Rows, each)
 }
 
 // readManifest reads a manifest that came as an Arrow IPC stream.
@@ -380,32 +402,11 @@ func readManifest(raw []byte, rows int64, each func([]commit.File) error) error 
 	return handOn(files, rows, each)
 }
 
-// collectFiles decodes batches until io.EOF and hands their files on.
-func collectFiles(rows int64, each func([]commit.File) error, next func() (arrow.RecordBatch, error)) error {
-	var files []commit.File
-	for {
-		b, err := next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		more, err := wire.DecodeManifest(b)
-		b.Release()
-		if err != nil {
-			return err
-		}
-		files = append(files, more...)
-	}
-	return handOn(files, rows, each)
-}
-
 // handOn checks that the manifest has as many rows as its attempt reported; rows
 // below 0 aren't known.
 func handOn(files []commit.File, rows int64, each func([]commit.File) error) error {
 	if rows >= 0 && int64(len(files)) != rows {
-		return fmt.Errorf("a file manifest has %d rows; its attempt reported %d", len(files), rows)
+		return fmt.Errorf("a file manifest has %d rows; its attempt reported %d (rule: a manifest has as many rows as its attempt reported)", len(files), rows)
 	}
 	return each(files)
 }

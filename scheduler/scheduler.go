@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/tap"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/flightread"
@@ -184,7 +185,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 	s.wg.Go(s.ticks)
 	s.wg.Go(s.tidy)
 	s.wg.Go(s.sweeper.run)
-	s.server = grpc.NewServer(slices.Concat(wire.ServerOptions(), s.cfg.ServerOptions, s.interceptors())...)
+	s.server = grpc.NewServer(slices.Concat(wire.ServerOptions(), wire.SchedulerOptions(), s.cfg.ServerOptions, s.interceptors())...)
 	firnpb.RegisterClientServiceServer(s.server, s)
 	firnpb.RegisterSchedulerServiceServer(s.server, s)
 	s.wg.Go(func() {
@@ -376,18 +377,16 @@ func (s *Scheduler) interceptors() []grpc.ServerOption {
 		*err = wire.ToStatus(*err)
 	}
 	return []grpc.ServerOption{
+		// Before anything of the message is read.
+		grpc.InTapHandle(func(ctx context.Context, call *tap.Info) (context.Context, error) {
+			return ctx, wire.ToStatus(s.cfg.Authenticate(ctx, call.FullMethodName))
+		}),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp any, err error) {
 			defer recovered(ctx, info.FullMethod, &err)
-			if err := s.cfg.Authenticate(ctx, info.FullMethod); err != nil {
-				return nil, err
-			}
 			return h(ctx, req)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
 			defer recovered(ss.Context(), info.FullMethod, &err)
-			if err := s.cfg.Authenticate(ss.Context(), info.FullMethod); err != nil {
-				return err
-			}
 			return h(srv, ss)
 		}),
 	}

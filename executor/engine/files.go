@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,17 +17,6 @@ import (
 
 const globChars = "*?["
 
-// localPath gives the path of a local file, and whether the location is one.
-func localPath(location string) (string, bool) {
-	if p, ok := strings.CutPrefix(location, "file:"); ok {
-		for strings.HasPrefix(p, "//") {
-			p = p[1:]
-		}
-		return p, true
-	}
-	return location, !strings.Contains(location, "://")
-}
-
 // expand finds what a source's patterns stand for, with sizes: the files of each
 // pattern in order of their names, patterns in the order written.
 func (s *session) expand(ctx context.Context, src plan.Source) ([]plan.SourceFile, error) {
@@ -36,7 +24,7 @@ func (s *session) expand(ctx context.Context, src plan.Source) ([]plan.SourceFil
 	for _, pattern := range src.Patterns {
 		var files []plan.SourceFile
 		var err error
-		if p, local := localPath(pattern); local {
+		if p, local := objstore.LocalPattern(pattern); local {
 			files, err = s.expandLocal(ctx, p)
 		} else {
 			files, err = expandObjects(ctx, s.stores(src.Storage), pattern)
@@ -130,7 +118,7 @@ func expandObjects(ctx context.Context, st objstore.Store, pattern string) ([]pl
 		}
 		return []plan.SourceFile{{Path: pattern, Size: size, Rows: -1}}, nil
 	}
-	match, err := globRegexp(pattern)
+	match, err := objstore.Glob(pattern)
 	if err != nil {
 		return nil, &commit.Error{Code: commit.CodeQueryFailed, Op: "find files", Object: pattern, Cause: err}
 	}
@@ -145,41 +133,4 @@ func expandObjects(ctx context.Context, st objstore.Store, pattern string) ([]pl
 	}
 	slices.SortFunc(files, func(a, b plan.SourceFile) int { return strings.Compare(a.Path, b.Path) })
 	return files, nil
-}
-
-// globRegexp translates a glob as DuckDB reads it: ** crosses directories, * and
-// ? don't.
-func globRegexp(glob string) (*regexp.Regexp, error) {
-	var b strings.Builder
-	b.WriteString("^")
-	for i := 0; i < len(glob); i++ {
-		switch c := glob[i]; c {
-		case '*':
-			if strings.HasPrefix(glob[i:], "**/") {
-				b.WriteString("(?:.*/)?")
-				i += 2
-			} else if strings.HasPrefix(glob[i:], "**") {
-				b.WriteString(".*")
-				i++
-			} else {
-				b.WriteString("[^/]*")
-			}
-		case '?':
-			b.WriteString("[^/]")
-		case '[':
-			end := strings.IndexByte(glob[i+1:], ']')
-			if end < 1 {
-				return nil, errors.New("the pattern has a [ without its ]")
-			}
-			set := glob[i+1 : i+1+end]
-			if set[0] == '!' {
-				set = "^" + set[1:]
-			}
-			b.WriteString("[" + strings.ReplaceAll(set, `\`, `\\`) + "]")
-			i += end + 1
-		default:
-			b.WriteString(regexp.QuoteMeta(string(c)))
-		}
-	}
-	return regexp.Compile(b.String() + "$")
 }

@@ -114,7 +114,7 @@ func (s *session) probeParquet(ctx context.Context, src plan.Source) ([]input, e
 
 func (s *session) probeFooter(ctx context.Context, f plan.SourceFile) (input, error) {
 	in := input{SourceFile: f}
-	if path, local := localPath(f.Path); local {
+	if path, local := objstore.LocalPattern(f.Path); local {
 		resolved, err := s.resolve(path)
 		if err != nil {
 			return input{}, err

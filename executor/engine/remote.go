@@ -95,7 +95,7 @@ func (s *session) openObjects(ctx context.Context, src plan.Source, files []plan
 	}
 	var all []*opening
 	for _, f := range files {
-		if _, local := localPath(f.Path); local {
+		if _, local := objstore.LocalPattern(f.Path); local {
 			continue
 		}
 		r := s.remotely(ctx)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/plan"
 )
 
@@ -44,7 +45,7 @@ func (s *session) stage(ctx context.Context, src plan.Source) ([]input, error) {
 // stageFile gives the path under which DuckDB can read a file: its own where the
 // lock allows that, else one in the attempt's directory.
 func (s *session) stageFile(ctx context.Context, src plan.Source, location string) (string, error) {
-	local, ok := localPath(location)
+	local, ok := objstore.LocalPattern(location)
 	if !ok {
 		if opened, ok := s.remote.path(location); ok {
 			return opened, nil

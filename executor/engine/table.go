@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/schema"
 
 	"github.com/firn-project/firn/internal/duckdb"
+	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/plan"
 )
 
@@ -188,7 +189,7 @@ func (s *session) positionDeletes(ctx context.Context, src plan.Source, f input)
 		return "", err
 	}
 	names := []string{duckdb.Quote(f.Path)}
-	if p, local := localPath(f.Path); local {
+	if p, local := objstore.LocalPattern(f.Path); local {
 		names = []string{duckdb.Quote(p), duckdb.Quote("file:" + p), duckdb.Quote("file://" + p)}
 	}
 	return fmt.Sprintf("NOT EXISTS (SELECT 1 FROM %s AS firn_p WHERE firn_p.file_path IN (%s) AND firn_p.pos = firn_d.%s)",

@@ -56,22 +56,18 @@ func DecodeManifest(b arrow.RecordBatch) (files []commit.File, err error) {
 // checkManifest compares the batch's schema with ours and refuses nulls, at
 // every level.
 func checkManifest(b arrow.RecordBatch) error {
-	want := ManifestSchema()
-	if int(b.NumCols()) != want.NumFields() {
-		return fmt.Errorf("%d columns, want %d", b.NumCols(), want.NumFields())
+	if err := checkSchema(b.Schema()); err != nil {
+		return err
 	}
 	if b.NumRows() > MaxManifestRows {
 		return fmt.Errorf("%d rows, at most %d are allowed", b.NumRows(), MaxManifestRows)
 	}
-	for i, f := range want.Fields() {
-		if got := b.ColumnName(i); got != f.Name {
-			return fmt.Errorf("column %d is %.64q, want %q", i, got, f.Name)
+	for i, c := range b.Columns() {
+		if got := c.DataType(); !arrow.TypeEqual(got, ManifestSchema().Field(i).Type) {
+			return fmt.Errorf("column %q is of type %.256s, not the schema's", b.ColumnName(i), got)
 		}
-		if got := b.Column(i).DataType(); !arrow.TypeEqual(got, f.Type) {
-			return fmt.Errorf("column %q is of type %.256s, want %s", f.Name, got, f.Type)
-		}
-		if got := b.Column(i).Len(); int64(got) != b.NumRows() {
-			return fmt.Errorf("column %q has %d values for %d rows", f.Name, got, b.NumRows())
+		if got := c.Len(); int64(got) != b.NumRows() {
+			return fmt.Errorf("column %q has %d values for %d rows", b.ColumnName(i), got, b.NumRows())
 		}
 	}
 	// Only now is a loop over an array's length known to end.
@@ -81,6 +77,30 @@ func checkManifest(b arrow.RecordBatch) error {
 	for i, c := range b.Columns() {
 		if err := checkNulls(c); err != nil {
 			return fmt.Errorf("column %q: %w", b.ColumnName(i), err)
+		}
+	}
+	return nil
+}
+
+// CheckManifestSchema says whether the batches of a stream are file manifests. It is
+// for streams: a hostile one would otherwise be read to its first batch.
+func CheckManifestSchema(s *arrow.Schema) error {
+	if err := checkSchema(s); err != nil {
+		return fmt.Errorf("%w: %w", errManifest, err)
+	}
+	return nil
+}
+
+func checkSchema(got *arrow.Schema) error {
+	want := ManifestSchema()
+	if got.NumFields() != want.NumFields() {
+		return fmt.Errorf("%d columns, want %d", got.NumFields(), want.NumFields())
+	}
+	for i, f := range want.Fields() {
+		if g := got.Field(i); g.Name != f.Name {
+			return fmt.Errorf("column %d is %.64q, want %q", i, g.Name, f.Name)
+		} else if !arrow.TypeEqual(g.Type, f.Type) {
+			return fmt.Errorf("column %q is of type %.256s, want %s", f.Name, g.Type, f.Type)
 		}
 	}
 	return nil

@@ -89,6 +89,8 @@ type RootStarted struct{ Epoch int }
 type RootLostInput struct {
 	Epoch int
 	Lost  []LostInput
+	// Err is why; nil when that isn't known.
+	Err error
 }
 
 // RootSealed says that the root has read everything and is about to fix what it

@@ -91,8 +91,12 @@ func (g *Graph) rootLostInput(ev RootLostInput) {
 	}
 	g.root.state = rootNone
 	g.root.restarts++
+	cause := ev.Err
+	if cause == nil {
+		cause = errInputLost
+	}
 	if g.root.restarts > g.spec.MaxStageAttempts {
-		g.fail(errRoot(errInputLost))
+		g.fail(errRoot(cause))
 		return
 	}
 	for _, l := range ev.Lost {
@@ -100,7 +104,7 @@ func (g *Graph) rootLostInput(ev RootLostInput) {
 			g.markLost(nil, l)
 		}
 	}
-	g.settle()
+	g.settleAfter(cause)
 }
 
 func (g *Graph) rootSealed(ev RootSealed) {
