@@ -15,6 +15,7 @@ import (
 // each must have. `make fuzz-smoke` runs all targets that there are.
 var decoders = map[string][]string{
 	"scheduler":         {"FuzzCalls"},
+	"scheduler/answers": {"FuzzProbe"},
 	"executor":          {"FuzzTask"},
 	"executor/engine":   {"FuzzLiteralOnly"},
 	"internal/wire":     {"FuzzCheckMessage", "FuzzDecodeManifest", "FuzzDecodeReport", "FuzzVerify"},

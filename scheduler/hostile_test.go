@@ -83,7 +83,7 @@ func TestWhoIsNotLetInSendsNothing(t *testing.T) {
 	})
 	conn, err := grpc.NewClient("passthrough:///"+h.s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
-	defer conn.Close() //nolint:errcheck // it was only used to ask
+	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	// A stream on which nothing is sent: an answer can only come of the headers.

@@ -13,9 +13,16 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 )
 
-// MaxManifests is how many bytes the file manifests of one job may have as Arrow
-// batches: tens of thousands of files with a hundred columns.
+// MaxManifests is how many bytes the file manifests of one job may take, about: enough
+// for 200,000 files with few columns, or 20,000 with a hundred.
 const MaxManifests = 512 << 20
+
+// Decoded, a file takes perFile bytes besides the values of its columns, and these
+// perByte times what they take as Arrow batches; measured.
+const (
+	perFile = 2 << 10
+	perByte = 2
+)
 
 // Manifests takes the file manifests of one job in. It is for one goroutine.
 type Manifests struct{ bytes int64 }
@@ -33,16 +40,15 @@ func (m *Manifests) Collect(attempt string, rows int64, next func() (arrow.Recor
 		if err != nil {
 			return nil, err
 		}
+		m.bytes += b.NumRows() * perFile
 		for _, c := range b.Columns() {
-			m.bytes += int64(c.Data().SizeInBytes()) //nolint:gosec // less than a message
+			m.bytes += perByte * int64(c.Data().SizeInBytes()) //nolint:gosec // less than a message
 		}
 		switch n := int64(len(files)) + b.NumRows(); {
 		case rows >= 0 && n > rows:
 			err = BadManifest(attempt, "a manifest has as many rows as its attempt reported", fmt.Sprintf("it has %d rows and more; its attempt reported %d", n, rows))
-		case n > wire.MaxManifestRows:
-			err = BadManifest(attempt, fmt.Sprintf("a manifest has at most %d rows", wire.MaxManifestRows), fmt.Sprintf("it has %d rows and more", n))
 		case m.bytes > MaxManifests:
-			err = BadManifest(attempt, fmt.Sprintf("the manifests of a job have at most %d bytes", MaxManifests), fmt.Sprintf("they have %d and more", m.bytes))
+			err = BadManifest(attempt, fmt.Sprintf("the manifests of a job take at most %d bytes of memory", MaxManifests), fmt.Sprintf("they take %d and more", m.bytes))
 		}
 		var more []commit.File
 		if err == nil {

@@ -60,11 +60,7 @@ func badProbe(object string, cause error) error {
 func checkFiles(patterns []string, files []plan.SourceFile) error {
 	fits := make([]func(string) bool, 0, len(patterns))
 	for _, p := range patterns {
-		f, err := standsFor(p)
-		if err != nil {
-			return err
-		}
-		fits = append(fits, f)
+		fits = append(fits, standsFor(p))
 	}
 	for _, f := range files {
 		if !slices.ContainsFunc(fits, func(fit func(string) bool) bool { return fit(f.Path) }) {
@@ -90,7 +86,7 @@ func checkFiles(patterns []string, files []plan.SourceFile) error {
 // standsFor says of which files a pattern is one. A name with signs of patterns in it
 // is also that name. A relative one is below a directory that only the executor
 // knows, and its own rules about directories are what there is.
-func standsFor(pattern string) (func(string) bool, error) {
+func standsFor(pattern string) func(string) bool {
 	local, isLocal := objstore.LocalPattern(pattern)
 	whole := pattern
 	if isLocal {
@@ -102,7 +98,7 @@ func standsFor(pattern string) (func(string) bool, error) {
 	}
 	fits := func(path string) bool { return path == whole || glob != nil && glob.MatchString(path) }
 	if !isLocal {
-		return fits, nil
+		return fits
 	}
 	return func(path string) bool {
 		if filepath.Clean(path) != path || !filepath.IsAbs(path) {
@@ -121,5 +117,5 @@ func standsFor(pattern string) (func(string) bool, error) {
 			}
 		}
 		return false
-	}, nil
+	}
 }
