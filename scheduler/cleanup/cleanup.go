@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,11 +139,15 @@ type Cleaner struct {
 	Logger  *slog.Logger
 	// broken is set by tests that show what each part is for.
 	broken ablation
+	// atOnce is how many files are deleted at a time: 8 when 0. A request to a
+	// remote store costs more time than work.
+	atOnce int
 }
 
 // ablation leaves out parts of the theorem. The zero value is the theorem.
 type ablation struct {
-	// anyState deletes whatever the journal has of the job and its unit.
+	// anyState deletes whatever the journal has of the job and its unit, or of the
+	// requests.
 	anyState bool
 	// guess takes no file for committed.
 	guess bool
@@ -151,6 +156,9 @@ type ablation struct {
 	anyCount bool
 	// noRecord deletes without a record.
 	noRecord bool
+	// anyAge takes files for unsent also from a time of which send records were
+	// forgotten.
+	anyAge bool
 }
 
 // Plan is what Clean would do.
@@ -212,7 +220,7 @@ func (c Cleaner) Clean(ctx context.Context, j Job, s Store) (int, error) {
 		if err := c.record(ctx, j, paths, g); err != nil {
 			return err
 		}
-		n, errs := deleteAll(ctx, s, paths)
+		n, errs := c.deleteAll(ctx, s, paths)
 		gone, failed = gone+n, append(failed, errs...)
 		return ctx.Err()
 	})
@@ -228,13 +236,12 @@ func (c Cleaner) Clean(ctx context.Context, j Job, s Store) (int, error) {
 	return gone, errors.Join(append(failed, err)...)
 }
 
-// deleteAll deletes several files at a time: a request to a remote store costs
-// more time than work.
-func deleteAll(ctx context.Context, s Store, paths []string) (gone int, failed []error) {
-	const atOnce, shown = 8, 10
+// deleteAll deletes several files at a time.
+func (c Cleaner) deleteAll(ctx context.Context, s Store, paths []string) (gone int, failed []error) {
+	const shown = 10
 	errs := make([]error, len(paths))
 	var g errgroup.Group
-	g.SetLimit(atOnce)
+	g.SetLimit(cmp.Or(c.atOnce, 8))
 	for i, p := range paths {
 		g.Go(func() error {
 			errs[i] = s.Delete(ctx, p)

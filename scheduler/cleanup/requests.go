@@ -55,12 +55,12 @@ func (c Cleaner) CleanRequests(ctx context.Context, b journal.Build, t commit.Ma
 		return 0, err
 	}
 	clock := commit.FirmClock(m)
-	if err := c.Journal.DeletingBuilt(ctx, b, clock, nil); err != nil {
+	if err := c.recordBuilt(ctx, b, clock, nil); err != nil {
 		return 0, err
 	}
 	gone := 0
 	err = c.unsent(ctx, b, t, m, func(files []commit.MarkedFile) error {
-		if err := c.Journal.DeletingBuilt(ctx, b, clock, files); err != nil {
+		if err := c.recordBuilt(ctx, b, clock, files); err != nil {
 			return err
 		}
 		paths := make([]string, len(files))
@@ -77,6 +77,17 @@ func (c Cleaner) CleanRequests(ctx context.Context, b journal.Build, t commit.Ma
 		c.Logger.LogAttrs(ctx, slog.LevelInfo, "files of unsent requests deleted", slog.String("table", b.Table.String()), slog.String("mark", b.Mark), slog.Int("files", gone))
 	}
 	return gone, err
+}
+
+func (c Cleaner) recordBuilt(ctx context.Context, b journal.Build, clock commit.Seat, files []commit.MarkedFile) error {
+	if c.broken.noRecord {
+		files = nil
+	}
+	err := c.Journal.DeletingBuilt(ctx, b, clock, files)
+	if c.broken.anyState && errors.Is(err, journal.ErrNotDroppable) {
+		return nil
+	}
+	return err
 }
 
 // tableOf reads the table, which must be the one that the files were written for.
@@ -109,7 +120,7 @@ func (c Cleaner) unsent(ctx context.Context, b journal.Build, t commit.Marked, m
 	}
 	err = t.MarkedFiles(ctx, b.Dir, b.Mark, func(f commit.MarkedFile) error {
 		// Of a process that began after that time, no send record was forgotten.
-		if b.At.Before(since) && f.Made.Before(since.Add(clockSlack)) {
+		if b.At.Before(since) && f.Made.Before(since.Add(clockSlack)) && !c.broken.anyAge {
 			return nil
 		}
 		if part = append(part, f); len(part) < maxListed {
@@ -134,7 +145,7 @@ func (c Cleaner) unreferenced(ctx context.Context, t commit.Marked, m commit.Met
 		ids = append(ids, f.RequestID)
 	}
 	unsent, err := c.Journal.Unsent(ctx, ids)
-	if err != nil || len(unsent) == 0 {
+	if err != nil || len(unsent) == 0 && !c.broken.anyState {
 		return nil, err
 	}
 	is := make(map[string]bool, len(unsent))
@@ -143,12 +154,14 @@ func (c Cleaner) unreferenced(ctx context.Context, t commit.Marked, m commit.Met
 	}
 	paths := map[string]bool{}
 	for _, f := range part {
-		if is[f.RequestID] {
+		if is[f.RequestID] || c.broken.anyState {
 			paths[f.Path] = true
 		}
 	}
-	if err := t.Unreferenced(ctx, m, paths); err != nil {
-		return nil, err
+	if !c.broken.guess {
+		if err := t.Unreferenced(ctx, m, paths); err != nil {
+			return nil, err
+		}
 	}
 	var out []commit.MarkedFile
 	for _, f := range part {

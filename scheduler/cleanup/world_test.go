@@ -278,6 +278,7 @@ func (w *world) run(t *rapid.T, ablate func(*cleanup.Cleaner)) {
 
 func (w *world) sweep(f *faulty, id string, ablate func(*cleanup.Cleaner)) {
 	c := cleanup.Cleaner{Journal: f, Logger: slog.New(slog.DiscardHandler)}
+	cleanup.InOrder(&c)
 	if ablate != nil {
 		ablate(&c)
 	}
