@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
 )
 
 var _ commit.Marked = (*Table)(nil)
@@ -41,10 +43,19 @@ func (t *Table) Mark(mark string, begin func(ctx context.Context, tableUUID, dir
 }
 
 // MarkedFiles implements commit.Marked. Each name of a file that Build or the
-// merger writes ends in an id and what follows it.
+// merger writes ends in an id and what follows it, and that of the temporary file
+// that it is before has it too.
 func (t *Table) MarkedFiles(ctx context.Context, dir, mark string, each func(commit.MarkedFile) error) error {
+	prefix := strings.TrimRight(dir, "/") + "/"
+	if err := markedIn(t.store.List(ctx, prefix), dir, mark, each); err != nil {
+		return err
+	}
+	return markedIn(t.store.ListUnfinished(ctx, prefix), dir, mark, each)
+}
+
+func markedIn(list iter.Seq2[objstore.Info, error], dir, mark string, each func(commit.MarkedFile) error) error {
 	const before = len("00000000-0000-7000-")
-	for info, err := range t.store.List(ctx, strings.TrimRight(dir, "/")+"/") {
+	for info, err := range list {
 		if err != nil {
 			return newError(commit.CodeStorage, "list", dir, err)
 		}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/firn-project/firn/catalog/iceberg"
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
 )
 
 const mark = "9abc-0123456789ab"
@@ -66,6 +69,24 @@ func TestMarkedFiles(t *testing.T) {
 		if !left[p] {
 			t.Errorf("%s isn't found", p)
 		}
+	}
+	// A process that dies while it writes one leaves it under a name of its own.
+	list := slices.MaxFunc(r.MetadataFiles, func(a, b string) int { return len(a) - len(b) })
+	half, err := objstore.New(objstore.Config{}).Create(t.Context(), list+"x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left = marked(t, f, mark)
+	maps.DeleteFunc(left, func(p string, _ bool) bool { return slices.Contains(r.MetadataFiles, p) })
+	if len(left) != 1 {
+		t.Errorf("found %v besides, want the temporary file of %s", left, list)
+	}
+	if err := f.driver.Discard(t.Context(), commit.Request{MetadataFiles: slices.Collect(maps.Keys(left))}); err != nil {
+		t.Error(err)
+	}
+	half.Abort()
+	if left = marked(t, f, mark); len(left) != 3 {
+		t.Errorf("after the temporary file was deleted: %v", left)
 	}
 	if other := marked(t, f, "9abc-0123456789ac"); len(other) > 0 {
 		t.Errorf("another's mark: %v", other)

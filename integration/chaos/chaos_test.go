@@ -96,7 +96,7 @@ func run(t *testing.T, k int) {
 		t.Fatal(err)
 	}
 	bad = append(bad, audit.Breaches...)
-	kept, leftovers := l.unreferenced(audit.Files, left)
+	kept, leftovers := l.unreferenced(audit, left)
 	bad = append(bad, leftovers...)
 	fired := l.fired()
 	var required []string

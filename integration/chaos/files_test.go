@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/firn-project/firn/client"
+	"github.com/firn-project/firn/integration/history"
 )
 
 const (
@@ -52,18 +54,31 @@ func (l *lab) swept() leftovers {
 	return out
 }
 
-// unreferenced counts the files of the table's data that no snapshot names. Those
-// of a job that must stay by the record are kept; those of other writers are no
+// firns is in the name of each metadata file that Firn writes for a request: a
+// UUIDv7. The other writers here use random ones.
+var firns = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
+
+// unreferenced counts the files of the table that no snapshot names. Those
+// of a job that must stay by the record are kept, and so are those of requests as
+// long as any job or request must; those of other writers are no
 // concern of Firn's. Each other one is a leftover, and so are unfinished files and
 // empty directories.
-func (l *lab) unreferenced(named map[string]bool, left leftovers) (kept int, bad []string) {
+func (l *lab) unreferenced(audit history.Report, left leftovers) (kept int, bad []string) {
 	bad = left.bad
 	err := filepath.WalkDir(filepath.Join(l.dir, "warehouse"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+		if filepath.Base(filepath.Dir(path)) == "metadata" && firns.MatchString(d.Name()) && !audit.Metadata[path] {
+			if len(left.kept) > 0 {
+				kept++
+			} else {
+				bad = append(bad, path+" is in no snapshot, and no request keeps it")
+			}
+			return nil
+		}
 		job := jobOf(path)
-		if job == "" || named[path] {
+		if job == "" || audit.Files[path] {
 			return nil
 		}
 		if d.IsDir() {

@@ -60,8 +60,9 @@ func Read(ctx context.Context, t *table.Table, column string) (rows map[int64]in
 
 // Report is what an audit found.
 type Report struct {
-	// Files are all data files that a snapshot names, as local paths.
-	Files map[string]bool
+	// Files are all data files that a snapshot names, Metadata all manifest lists
+	// and manifests, as local paths.
+	Files, Metadata map[string]bool
 	// Breaches has a line for each file that is named and isn't there, and for
 	// each token that landed with two snapshots.
 	Breaches []string
@@ -75,7 +76,7 @@ func Audit(ctx context.Context, t *table.Table, key string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	a := auditor{fs: fs, report: Report{Files: map[string]bool{}}, manifests: map[string]bool{}}
+	a := auditor{fs: fs, report: Report{Files: map[string]bool{}, Metadata: map[string]bool{}}, manifests: map[string]bool{}}
 	landed := map[string]int64{}
 	for _, s := range t.Metadata().Snapshots() {
 		if s.Summary != nil && s.Summary.Properties[key] != "" {
@@ -104,6 +105,7 @@ func (a *auditor) breach(format string, args ...any) {
 }
 
 func (a *auditor) snapshot(s table.Snapshot) {
+	a.report.Metadata[local(s.ManifestList)] = true
 	manifests, err := s.Manifests(a.fs)
 	if err != nil {
 		a.breach("snapshot %d: %v", s.SnapshotID, err)
@@ -114,6 +116,7 @@ func (a *auditor) snapshot(s table.Snapshot) {
 			continue
 		}
 		a.manifests[m.FilePath()] = true
+		a.report.Metadata[local(m.FilePath())] = true
 		for e, err := range m.Entries(a.fs, true) {
 			if err != nil {
 				a.breach("manifest %s of snapshot %d: %v", m.FilePath(), s.SnapshotID, err)

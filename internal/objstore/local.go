@@ -260,13 +260,18 @@ func (w *localWriter) Abort() {
 
 // List implements Store. A missing directory has no objects.
 func (localStore) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return listLocal(ctx, prefix, false)
+}
+
+// listLocal lists files, or the temporary ones.
+func listLocal(ctx context.Context, prefix string, unfinished bool) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		p, err := localPath("list", prefix)
 		if err != nil {
 			yield(Info{}, err)
 			return
 		}
-		l := lister{prefix: p, head: strings.TrimSuffix(prefix, p), yield: yield}
+		l := lister{prefix: p, head: strings.TrimSuffix(prefix, p), unfinished: unfinished, yield: yield}
 		l.dir(ctx, p[:strings.LastIndexByte(p, '/')+1])
 	}
 }
@@ -276,8 +281,10 @@ func (localStore) List(ctx context.Context, prefix string) iter.Seq2[Info, error
 type lister struct {
 	prefix string
 	// head is what the caller's URIs have before the path.
-	head  string
-	yield func(Info, error) bool
+	head string
+	// unfinished: it lists the temporary files, and no others.
+	unfinished bool
+	yield      func(Info, error) bool
 }
 
 func (l *lister) dir(ctx context.Context, dir string) bool {
@@ -308,7 +315,7 @@ func (l *lister) dir(ctx context.Context, dir string) bool {
 			if !l.dir(ctx, path) {
 				return false
 			}
-		case strings.HasPrefix(path, l.prefix) && !strings.HasSuffix(path, tempSuffix):
+		case strings.HasPrefix(path, l.prefix) && strings.HasSuffix(path, tempSuffix) == l.unfinished:
 			st, err := os.Stat(path)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue

@@ -124,3 +124,37 @@ func TestLocalEmptyDirectoriesGo(t *testing.T) {
 		}
 	}
 }
+
+// A temporary file is listed as unfinished while its writer is at work, and after it
+// has died; not what is whole.
+func TestListUnfinished(t *testing.T) {
+	s, dir := objstore.New(objstore.Config{}), t.TempDir()
+	if err := s.PutIfAbsent(t.Context(), dir+"/a/whole", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.Create(t.Context(), dir+"/a/half")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	list := func() (uris []string) {
+		t.Helper()
+		for info, err := range s.ListUnfinished(t.Context(), "file://"+dir+"/a/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			uris = append(uris, info.URI)
+		}
+		return uris
+	}
+	found := list()
+	if len(found) != 1 || !strings.HasPrefix(found[0], "file://"+dir+"/a/.half.") {
+		t.Fatalf("found %v", found)
+	}
+	if err := s.Delete(t.Context(), found[0]); err != nil {
+		t.Fatal(err)
+	}
+	if found = list(); len(found) != 0 {
+		t.Fatalf("found %v", found)
+	}
+}

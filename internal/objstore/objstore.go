@@ -47,6 +47,10 @@ type Store interface {
 	// order: S3 and local disk go by the bytes of names, while SeaweedFS and S3's
 	// directory buckets don't. Sort where it matters.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+	// ListUnfinished gives the temporary files below a prefix, which ends in a slash: what
+	// writers that never ended left, or are at work on. Delete removes them. Uploads
+	// aren't among them, which only RemoveUnfinished ends.
+	ListUnfinished(ctx context.Context, prefix string) iter.Seq2[Info, error]
 	// RemoveUnfinished removes below a prefix, which ends in a slash, what no
 	// listing shows: temporary files and uploads of writers that never ended, and
 	// directories without files, the prefix's own too. The caller knows that nobody

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"strings"
 	"syscall"
@@ -20,6 +21,24 @@ func (r *router) RemoveUnfinished(ctx context.Context, prefix string) (int, erro
 		return 0, err
 	}
 	return s.RemoveUnfinished(ctx, prefix)
+}
+
+func (r *router) ListUnfinished(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	s, err := r.route("list", prefix)
+	if err != nil {
+		return func(yield func(Info, error) bool) { yield(Info{}, err) }
+	}
+	return s.ListUnfinished(ctx, prefix)
+}
+
+// ListUnfinished implements Store.
+func (localStore) ListUnfinished(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return listLocal(ctx, prefix, true)
+}
+
+// ListUnfinished implements Store. What is uploaded in one piece is there or not.
+func (*s3Store) ListUnfinished(context.Context, string) iter.Seq2[Info, error] {
+	return func(func(Info, error) bool) {}
 }
 
 // errOpenPrefix: a prefix that would take in names that only begin with it.

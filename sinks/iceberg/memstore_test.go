@@ -54,6 +54,11 @@ func (s *memStore) Delete(_ context.Context, uri string) error {
 	return nil
 }
 
+// ListUnfinished finds nothing, as RemoveUnfinished does.
+func (s *memStore) ListUnfinished(context.Context, string) iter.Seq2[objstore.Info, error] {
+	return func(func(objstore.Info, error) bool) {}
+}
+
 // RemoveUnfinished finds nothing: an object is there whole or not at all.
 func (s *memStore) RemoveUnfinished(context.Context, string) (int, error) { return 0, nil }
 
