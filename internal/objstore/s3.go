@@ -45,6 +45,7 @@ func (b broken) RemoveUnfinished(context.Context, string) (int, error) { return 
 func (b broken) List(context.Context, string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) { yield(Info{}, b) }
 }
+
 func (b broken) ListUnfinished(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return b.List(ctx, prefix)
 }
