@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -259,7 +260,8 @@ func (l *lab) disarm() {
 		return
 	}
 	all := append([]*proc{l.scheduler}, l.executors...)
-	for _, p := range all {
+	// Executors first: one that is being started waits for the scheduler.
+	for _, p := range slices.Backward(all) {
 		p.mu.Lock()
 		p.settled = true
 		p.s.Kill()
