@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/executor/shuffle"
 	"github.com/firn-project/firn/internal/wire"
@@ -215,7 +214,7 @@ func (r *task) memory() int64 {
 // in the status if it is small. The output is there also without files: it is
 // what says that the task wrote none.
 func (r *task) writeManifest(ctx context.Context, files []commit.File) error {
-	b, err := wire.EncodeManifest(memory.DefaultAllocator, files)
+	b, err := wire.EncodeManifest(files)
 	if err != nil {
 		return err
 	}
@@ -229,7 +228,7 @@ func (r *task) writeManifest(ctx context.Context, files []commit.File) error {
 		return err
 	}
 	if r.def.GetManifests() {
-		raw, err := wire.EncodeIPC(b.Schema(), b)
+		raw, err := wire.EncodeManifestIPC(b)
 		if err != nil {
 			return err
 		}

@@ -284,7 +284,7 @@ func (e *fakeExecutor) succeed(t *firnpb.TaskDefinition, n plan.Node) *firnpb.Ta
 }
 
 func (e *fakeExecutor) keepManifest(t *firnpb.TaskDefinition, files ...commit.File) {
-	rec, err := wire.EncodeManifest(memory.DefaultAllocator, files)
+	rec, err := wire.EncodeManifest(files)
 	if err != nil {
 		e.t.Error(err)
 		return

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/plan"
@@ -114,10 +112,10 @@ func (s *Scheduler) openMarked(ctx context.Context, name commit.TableName) (comm
 
 // encodeFiles writes files as the Arrow IPC stream of a file manifest.
 func encodeFiles(files []commit.File) ([]byte, error) {
-	rec, err := wire.EncodeManifest(memory.DefaultAllocator, files)
+	rec, err := wire.EncodeManifest(files)
 	if err != nil {
 		return nil, err
 	}
 	defer rec.Release()
-	return wire.EncodeIPC(wire.ManifestSchema(), rec)
+	return wire.EncodeManifestIPC(rec)
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/flight"
@@ -29,6 +31,46 @@ func EncodeIPC(schema *arrow.Schema, batches ...arrow.RecordBatch) ([]byte, erro
 	}
 	return buf.Bytes(), nil
 }
+
+// known is a schema that is ours, with its message encoded once: for a batch of one
+// row that takes as long as all the rest.
+type known struct {
+	schema *arrow.Schema
+	head   []byte
+}
+
+func newKnown(schema *arrow.Schema) known {
+	raw, err := EncodeIPC(schema)
+	if err != nil {
+		panic(err) // a schema that can't be encoded is a defect
+	}
+	return known{schema, raw[:len(raw)-len(endOfStream)]}
+}
+
+// endOfStream ends an Arrow IPC stream.
+const endOfStream = "\xff\xff\xff\xff\x00\x00\x00\x00"
+
+// encode is EncodeIPC for one batch of the schema.
+func (k known) encode(b arrow.RecordBatch) ([]byte, error) {
+	p, err := ipc.GetRecordBatchPayload(b)
+	if err != nil {
+		return nil, fmt.Errorf("write Arrow IPC: %w", err)
+	}
+	defer p.Release()
+	buf := bytes.NewBuffer(slices.Clip(k.head))
+	if _, err := p.WritePayload(buf); err != nil {
+		return nil, fmt.Errorf("write Arrow IPC: %w", err)
+	}
+	buf.WriteString(endOfStream)
+	return buf.Bytes(), nil
+}
+
+// EncodeManifestIPC writes a file manifest as an Arrow IPC stream.
+func EncodeManifestIPC(manifest arrow.RecordBatch) ([]byte, error) {
+	return manifestForm().encode(manifest)
+}
+
+var manifestForm = sync.OnceValue(func() known { return newKnown(ManifestSchema()) })
 
 // DecodeManifestIPC reads the file manifests of an Arrow IPC stream, such as the
 // copy in a task's status. Its input is untrusted; see DecodeManifest.

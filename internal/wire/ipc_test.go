@@ -39,6 +39,22 @@ func TestDecodeManifestIPC(t *testing.T) {
 	}
 }
 
+// What has its schema's message at hand writes the same stream as the library.
+func TestEncodeManifestIPC(t *testing.T) {
+	for _, files := range [][]commit.File{nil, {full()}, {full(), {Path: "x", Format: "PARQUET", Attempt: "a"}}} {
+		b := encode(t, files...)
+		want, err := wire.EncodeIPC(wire.ManifestSchema(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the message is shared
+			if got, err := wire.EncodeManifestIPC(b); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d files: %d bytes, %v; want %d", len(files), len(got), err, len(want))
+			}
+		}
+	}
+}
+
 func TestDecodeManifestIPCRefuses(t *testing.T) {
 	report, err := wire.EncodeReport(commit.Report{})
 	if err != nil {

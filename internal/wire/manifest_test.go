@@ -36,9 +36,7 @@ func full() commit.File {
 
 func encode(tb testing.TB, files ...commit.File) arrow.RecordBatch {
 	tb.Helper()
-	mem := memory.NewCheckedAllocator(memory.DefaultAllocator)
-	tb.Cleanup(func() { mem.AssertSize(tb, 0) })
-	b, err := wire.EncodeManifest(mem, files)
+	b, err := wire.EncodeManifest(files)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -125,7 +123,7 @@ func TestManifestProperty(t *testing.T) {
 	emptyB := cmp.FilterValues(func(a, b map[int][]byte) bool { return len(a)+len(b) == 0 }, cmp.Ignore())
 	rapid.Check(t, func(rt *rapid.T) {
 		want := rapid.SliceOfN(file, 0, 4).Draw(rt, "files")
-		b, err := wire.EncodeManifest(memory.DefaultAllocator, want)
+		b, err := wire.EncodeManifest(want)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -145,7 +143,7 @@ func TestManifestProperty(t *testing.T) {
 func TestEncodeManifestRefusesLargeIDs(t *testing.T) {
 	f := full()
 	f.SchemaID = 1 << 31
-	if _, err := wire.EncodeManifest(memory.DefaultAllocator, []commit.File{f}); err == nil {
+	if _, err := wire.EncodeManifest([]commit.File{f}); err == nil {
 		t.Error("an id of more than 32 bits was cut")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -47,7 +48,9 @@ func reportFields(r *commit.Report) []reportField {
 // ReportSchema is the schema of the one-row result of a job that commits.
 // committed_at is null when nothing was committed; table_name has the parts of
 // the name: catalog, namespace, table.
-func ReportSchema() *arrow.Schema {
+func ReportSchema() *arrow.Schema { return reportForm().schema }
+
+var reportForm = sync.OnceValue(func() known {
 	var fields []arrow.Field
 	for _, f := range reportFields(new(commit.Report)) {
 		t := arrow.PrimitiveTypes.Int64
@@ -59,17 +62,17 @@ func ReportSchema() *arrow.Schema {
 		}
 		fields = append(fields, arrow.Field{Name: f.name, Type: t})
 	}
-	return arrow.NewSchema(append(fields,
+	return newKnown(arrow.NewSchema(append(fields,
 		arrow.Field{Name: "table", Type: arrow.BinaryTypes.String},
 		arrow.Field{Name: "table_name", Type: arrow.ListOfNonNullable(arrow.BinaryTypes.String)},
 		arrow.Field{Name: "committed_at", Type: arrow.FixedWidthTypes.Timestamp_us, Nullable: true},
-	), nil)
-}
+	), nil))
+})
 
 // EncodeReport writes the report as an Arrow IPC stream of one row.
 func EncodeReport(r commit.Report) ([]byte, error) {
-	schema := ReportSchema()
-	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	form := reportForm()
+	b := array.NewRecordBuilder(memory.DefaultAllocator, form.schema)
 	defer b.Release()
 	fields := reportFields(&r)
 	for i, f := range fields {
@@ -99,7 +102,7 @@ func EncodeReport(r commit.Report) ([]byte, error) {
 	}
 	rec := b.NewRecordBatch()
 	defer rec.Release()
-	return EncodeIPC(schema, rec)
+	return form.encode(rec)
 }
 
 func tableParts(n commit.TableName) []string {
