@@ -135,6 +135,9 @@ func (s *Server) Signal(t testing.TB, sig os.Signal) {
 // Wait waits for the process's end.
 func (s *Server) Wait() { <-s.done }
 
+// Log is what the process has logged so far.
+func (s *Server) Log() string { return s.log.text() }
+
 // Mark is the end of the process's log as it is now, for AwaitLog.
 func (s *Server) Mark() int { return s.log.size() }
 
