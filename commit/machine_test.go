@@ -232,7 +232,7 @@ func TestMachineIgnoresWhatItDoesNotAwait(t *testing.T) {
 	}
 }
 
-func TestOneTokenStandsInARequestOnce(t *testing.T) {
+func TestA7_OneTokenStandsInARequestOnce(t *testing.T) {
 	c := committest.NewCatalog(committest.Mode{})
 	u, again := committest.NewUnit(c, "k", "j1", 1, 1), committest.NewUnit(c, "k", "j2", 1, 1)
 	committest.Drive(committest.NewDriver(c), []commit.Unit{u, again}, commit.Options{})
