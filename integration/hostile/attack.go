@@ -76,7 +76,7 @@ func (e *executor) strike(a attack, held []task, f Facts, to *Answer) error {
 		if a.forge != nil {
 			files = a.forge(files, f)
 		}
-		b, err := wire.EncodeManifest(memory.DefaultAllocator, files)
+		b, err := wire.EncodeManifest(files)
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
@@ -78,7 +77,7 @@ func TestStatusesAreCut(t *testing.T) {
 
 func manifest(t *testing.T, rows int) arrow.RecordBatch {
 	t.Helper()
-	b, err := wire.EncodeManifest(memory.DefaultAllocator, make([]commit.File, rows))
+	b, err := wire.EncodeManifest(make([]commit.File, rows))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +121,7 @@ func TestManifestsAreBounded(t *testing.T) {
 	}
 	// Many manifests of one job, each of a size that is taken.
 	files := []commit.File{{Path: "p", Lower: map[int][]byte{1: make([]byte, 1<<20)}, Upper: map[int][]byte{1: make([]byte, 1<<20)}}}
-	b, err := wire.EncodeManifest(memory.DefaultAllocator, files)
+	b, err := wire.EncodeManifest(files)
 	if err != nil {
 		t.Fatal(err)
 	}
