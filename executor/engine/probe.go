@@ -13,8 +13,10 @@ import (
 
 // probeSettings keep what DuckDB knows about the data out of the plan that is
 // looked at: tables are bound as empty ones, and an operator left out because of
-// that would be missed.
-var probeSettings = map[string]string{"disabled_optimizers": "statistics_propagation,empty_result_pullup"}
+// that would be missed. A sample stays an operator instead of becoming part of the
+// scan, and a limit stays one instead of becoming a join, so that what is told as
+// the reason stands in the statement.
+var probeSettings = map[string]string{"disabled_optimizers": "statistics_propagation,empty_result_pullup,sampling_pushdown,late_materialization"}
 
 // Probe finds out what a query's sources are and what the query gives. Nothing
 // of the sources is read but footers of Parquet files and samples of CSV and JSON
@@ -129,8 +131,8 @@ func (s *session) probeFiles(ctx context.Context, src *plan.Source) ([]input, er
 	return in, s.pinJSON(ctx, src, in)
 }
 
-// bindTemplate makes an empty table of the source's columns in place of its
-// view.
+// bindTemplate makes the source's view over an empty table of its columns. The
+// table alone would have more than them: a rowid.
 func (s *session) bindTemplate(ctx context.Context, src plan.Source) error {
 	name, err := s.viewName(ctx, src.View)
 	if err != nil {
@@ -140,7 +142,11 @@ func (s *session) bindTemplate(ctx context.Context, src plan.Source) error {
 	for i, c := range src.Columns {
 		defs[i] = duckdb.Ident(c.Name) + " " + c.Type
 	}
-	return s.create(ctx, "TABLE", name, " ("+strings.Join(defs, ", ")+")")
+	table := fmt.Sprintf("memory.main.firn_template_%d", len(s.made))
+	if err := s.create(ctx, "TABLE", table, " ("+strings.Join(defs, ", ")+")"); err != nil {
+		return err
+	}
+	return s.create(ctx, "VIEW", name, " AS SELECT "+columnList(src.Columns)+" FROM "+table)
 }
 
 // scans and rowOperators are the physical operators of a row-wise query.
