@@ -55,7 +55,7 @@ func DictionaryOf(a *array.String, limit, page int64) *array.Dictionary {
 		return nil
 	}
 	offsets, text := a.ValueOffsets(), a.Data().Buffers()[2].Bytes()
-	d := newTextDictionary()
+	d := newTextDictionary(n)
 	indices := make([]int32, n)
 	seen, nulls := 0, a.NullN() > 0
 	for i := range n {
@@ -95,8 +95,10 @@ type slot struct {
 	index int32 // counts from 1; 0 is an empty slot
 }
 
-func newTextDictionary() *textDictionary {
-	return &textDictionary{slots: make([]slot, 1024), long: map[string]int32{}}
+// newTextDictionary begins a dictionary of a column of n values.
+func newTextDictionary(n int) *textDictionary {
+	slots := min(1<<bits.Len(uint(n)), 1024) // a power of two
+	return &textDictionary{slots: make([]slot, slots), long: map[string]int32{}}
 }
 
 func (d *textDictionary) len() int { return len(d.ends) }
