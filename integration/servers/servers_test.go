@@ -5,6 +5,7 @@ package servers_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -23,11 +24,13 @@ func TestMinIO(t *testing.T) {
 	s := servers.StartMinIO(t)
 	s.MakeBucket(t, "lake")
 	storetest.Run(t, objstore.New(s.Config()), "s3://lake/x/", big, storetest.HiddenUploads)
+	corrupted(t, s, "lake")
 }
 
 func TestSeaweedFS(t *testing.T) {
 	s := servers.StartSeaweedFS(t)
 	storetest.Run(t, objstore.New(s.Config()), "s3://"+servers.Bucket+"/x/", big)
+	corrupted(t, s.S3, servers.Bucket)
 
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {s.AccessKey}, "client_secret": {s.SecretKey}}
 	req := request(t, http.MethodPost, s.Catalog+"/v1/oauth/tokens", strings.NewReader(form.Encode()))
@@ -54,6 +57,32 @@ func TestSeaweedFS(t *testing.T) {
 	ask(t, req, &loaded)
 	if loaded.Config["s3.session-token"] == "" {
 		t.Errorf("no keys were vended: %v", loaded.Config)
+	}
+}
+
+// corrupted: a body that changes on its way is refused by the store, and nothing
+// stands there.
+func corrupted(t *testing.T, s servers.S3, bucket string) {
+	t.Helper()
+	p := storetest.NewProxy(t, s.Endpoint)
+	c := s.Config()
+	c.Endpoint = p.URL
+	for op, n := range map[storetest.Op]int{storetest.Put: 1000, storetest.Part: big} {
+		p.Begin(func(r storetest.Request) storetest.Fault {
+			if r.Op == op {
+				return storetest.Corrupt
+			}
+			return storetest.None
+		})
+		uri := "s3://" + bucket + "/corrupted-" + string(op)
+		err := objstore.WriteFile(t.Context(), objstore.New(c), uri, make([]byte, n))
+		t.Logf("%s: %v", op, err)
+		if err == nil {
+			t.Errorf("a corrupted %s was taken", op)
+		}
+		if _, err := objstore.New(s.Config()).Stat(t.Context(), uri); !errors.Is(err, objstore.ErrNotFound) {
+			t.Errorf("after a corrupted %s: %v", op, err)
+		}
 	}
 }
 

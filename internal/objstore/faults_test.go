@@ -93,9 +93,17 @@ func TestS3DataFilesSurviveFaults(t *testing.T) {
 		{storetest.Complete, large, storetest.Reset},
 		{storetest.Complete, large, storetest.Lost},
 		{storetest.Complete, large, storetest.Answer500},
+		{storetest.Complete, large, storetest.Error200},
+		{storetest.Put, small, storetest.Silent},
+		{storetest.Part, large, storetest.Silent},
+		{storetest.Complete, large, storetest.Silent},
 	} {
 		t.Run(fmt.Sprintf("%s %s", c.op, c.fault), func(t *testing.T) {
-			p, s, direct := newFaulty(t)
+			stall := time.Minute
+			if c.fault == storetest.Silent {
+				stall = time.Second
+			}
+			p, s, direct := newStalling(t, stall)
 			p.Begin(on(c.op, 2, c.fault))
 			want := bytesOf(c.size)
 			w, err := s.Create(t.Context(), "s3://lake/x")

@@ -2,13 +2,18 @@ package objstore_test
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -216,5 +221,101 @@ func TestS3IgnoresEnvironment(t *testing.T) {
 	}
 	if auth != "" {
 		t.Errorf("signed as %q", auth)
+	}
+}
+
+// Four parts are on their way at a time, and no more: with the one that fills, that's
+// the writer's memory.
+func TestS3PartsInFlight(t *testing.T) {
+	const part, parts = 8 << 20, 12
+	f, _ := newS3(t)
+	var inFlight, most atomic.Int32
+	gate := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			n := inFlight.Add(1)
+			defer inFlight.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			<-gate
+		}
+		f.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	s, closeIdle := objstore.NewTuned(objstore.Config{Endpoint: server.URL, AccessKeyID: "k", SecretAccessKey: "s"}, time.Minute, 4)
+	t.Cleanup(closeIdle)
+	w, err := s.Create(t.Context(), "s3://lake/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taken atomic.Int64
+	written := make(chan error, 1)
+	go func() {
+		piece := make([]byte, part/8)
+		for range 8 * parts {
+			if _, err := w.Write(piece); err != nil {
+				written <- err
+				return
+			}
+			taken.Add(int64(len(piece)))
+		}
+		written <- w.Commit(t.Context())
+	}()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); taken.Load() < 5*part || inFlight.Load() < 4; <-tick.C {
+		if time.Now().After(end) {
+			t.Errorf("%d bytes were taken and %d parts are on their way", taken.Load(), inFlight.Load())
+			break
+		}
+	}
+	close(gate)
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	if most.Load() != 4 {
+		t.Errorf("%d parts were on their way at a time", most.Load())
+	}
+}
+
+// Each part and each object goes with the CRC-32C of its bytes, and the completion
+// with those of all parts.
+func TestS3Checksums(t *testing.T) {
+	f, s := newS3(t)
+	sums, puts := map[string]bool{}, 0
+	var completion string
+	next := f.next
+	f.next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		switch q := r.URL.Query(); {
+		case r.Method == http.MethodPut:
+			sum := binary.BigEndian.AppendUint32(nil, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+			want := base64.StdEncoding.EncodeToString(sum)
+			if got := r.Header.Get("X-Amz-Checksum-Crc32c"); got != want {
+				t.Errorf("%s goes with the checksum %q, want %s", r.URL, got, want)
+			}
+			sums[want] = q.Has("uploadId")
+			puts++
+		case r.Method == http.MethodPost && q.Has("uploadId"):
+			completion = string(body)
+		}
+		next.ServeHTTP(w, r)
+	})
+	for _, n := range []int{100, 20 << 20} {
+		if err := objstore.WriteFile(t.Context(), s, fmt.Sprintf("s3://lake/%d", n), bytesOf(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if puts != 4 || completion == "" {
+		t.Errorf("%d PUTs of one object and three parts", puts)
+	}
+	for sum, part := range sums {
+		if part && !strings.Contains(completion, sum) {
+			t.Errorf("the completion lacks the part's checksum %s", sum)
+		}
 	}
 }

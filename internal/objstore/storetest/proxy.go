@@ -57,6 +57,11 @@ const (
 	// Redirect: the store isn't asked; the reply sends the client to what it can
 	// read, the bucket's listing.
 	Redirect Fault = "redirect"
+	// Error200: the store isn't asked, and the reply is an error with the status
+	// 200, as S3 may give to the completion of an upload.
+	Error200 Fault = "error 200"
+	// Corrupt: the store gets another body than was sent.
+	Corrupt Fault = "corrupt"
 	// Silent: the store isn't asked, and no reply ever comes.
 	Silent Fault = "silent"
 	// Reset: the store isn't asked, and the connection is reset.
@@ -228,6 +233,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		bucket, _, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 		w.Header().Set("Location", "/"+bucket)
 		refuse(w, r, http.StatusFound, "Redirect")
+	case Error200:
+		refuse(w, r, http.StatusOK, "InternalError")
+	case Corrupt:
+		p.corrupt(w, r)
 	case Silent:
 		_, _ = io.Copy(io.Discard, r.Body)
 		select {
@@ -262,6 +271,17 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, code string) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, "<Error><Code>"+code+"</Code><Message>Please reduce your request rate.</Message></Error>")
+}
+
+// corrupt sends the request on with a bit of its body turned.
+func (p *Proxy) corrupt(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil || len(body) == 0 {
+		panic(http.ErrAbortHandler)
+	}
+	body[len(body)/2] ^= 1
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	p.forward.ServeHTTP(w, r)
 }
 
 // later sends a copy of the request when it's released.
