@@ -77,7 +77,7 @@ chaos-smoke: ## as chaos, with each fault and each fail point once
 	integration/scripts/chaos.sh
 
 .PHONY: interop
-interop: build ## read every table of the suite with PyIceberg and DuckDB (in a virtual environment)
+interop: build ## read every table of the suite with PyIceberg, delta-rs and DuckDB (in a virtual environment)
 	integration/scripts/interop.sh
 
 .PHONY: bench-smoke
