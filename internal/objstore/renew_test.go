@@ -64,3 +64,52 @@ func TestExpiredKeysAreRenewed(t *testing.T) {
 		t.Errorf("PutIfAbsent with keys that have ended: %d writes, %d keys expired: %v", puts.Load()-1, keys.n.Load(), err)
 	}
 }
+
+// TestHeadSaysNotWhy: the refusal of a HEAD has no body; whether it's for keys that
+// have ended is found out, once, and other refusals stay what they are.
+func TestHeadSaysNotWhy(t *testing.T) {
+	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden} {
+		var requests atomic.Int32
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests.Add(1)
+			old := strings.Contains(r.Header.Get("Authorization"), "Credential=k1/")
+			refuse := func(code string) {
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, "<Error><Code>"+code+"</Code></Error>")
+			}
+			switch {
+			case old:
+				refuse("ExpiredToken")
+			case r.URL.Path == "/b/forbidden":
+				refuse("AccessDenied")
+			case r.URL.Path == "/b/missing":
+				w.WriteHeader(http.StatusNotFound)
+			case r.URL.Path == "/b/empty" && r.Method == http.MethodGet:
+				w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			case r.Method == http.MethodHead:
+				w.Header().Set("Content-Length", "7")
+			default:
+				_, _ = io.WriteString(w, "x")
+			}
+		}))
+		for name, want := range map[string]error{"there": nil, "empty": nil, "missing": ErrNotFound, "forbidden": ErrPermission} {
+			keys := &numbered{}
+			requests.Store(0)
+			size, err := New(Config{Endpoint: srv.URL, Renewer: keys}).Stat(t.Context(), "s3://b/"+name)
+			if status == http.StatusBadRequest && name == "forbidden" {
+				want = nil // no sentinel for that one
+				if err == nil {
+					t.Errorf("%d %s: no error", status, name)
+				}
+			}
+			if want == nil && name != "forbidden" && (err != nil || size != 7) || want != nil && !errors.Is(err, want) {
+				t.Errorf("%d %s: %d bytes, %v; want %v", status, name, size, err, want)
+			}
+			if keys.n.Load() != 1 || requests.Load() > 4 {
+				t.Errorf("%d %s: %d keys expired, %d requests", status, name, keys.n.Load(), requests.Load())
+			}
+		}
+		srv.Close()
+	}
+	CloseIdleConnections()
+}

@@ -129,7 +129,7 @@ func (s *s3Store) Stat(ctx context.Context, uri string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	h, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: &key})
+	h, err := s.head(ctx, bucket, key)
 	if err != nil {
 		return 0, s3Error(ctx, "stat", uri, err)
 	}

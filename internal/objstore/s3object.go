@@ -27,7 +27,7 @@ func (s *s3Store) Open(ctx context.Context, uri string) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: &key})
+	h, err := s.head(ctx, bucket, key)
 	if err != nil {
 		return nil, s3Error(ctx, "open", uri, err)
 	}

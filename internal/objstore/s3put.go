@@ -110,7 +110,7 @@ func (w *conditional) settle(ctx context.Context, sent error) (again bool, err e
 // look reads whose object stands under the key. A store that forbids to list says
 // "forbidden" of what isn't there.
 func (w *conditional) look(ctx context.Context) (ours, present bool, err error) {
-	h, err := w.store.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &w.bucket, Key: &w.key})
+	h, err := w.store.head(ctx, w.bucket, w.key)
 	if err != nil {
 		err = s3Error(ctx, "stat", w.uri, err)
 		if errors.Is(err, ErrNotFound) {

@@ -39,6 +39,8 @@ type Request struct {
 	Path string
 	// N counts the requests of the kind from 1.
 	N int
+	// Key is the id of the keys that signed it.
+	Key string
 }
 
 // Fault is what happens to a request.
@@ -64,6 +66,9 @@ const (
 	Corrupt Fault = "corrupt"
 	// Silent: the store isn't asked, and no reply ever comes.
 	Silent Fault = "silent"
+	// Expired: the store isn't asked; the reply is that the keys have ended, which
+	// that to a HEAD can't say.
+	Expired Fault = "expired"
 	// Reset: the store isn't asked, and the connection is reset.
 	Reset Fault = "reset"
 	// Lost: the request takes effect, and the connection is reset without a reply.
@@ -213,7 +218,9 @@ func (p *Proxy) choose(r *http.Request) (Op, Fault, chan struct{}) {
 	p.requests[op]++
 	f := None
 	if p.schedule != nil {
-		f = p.schedule(Request{Op: op, Path: r.URL.EscapedPath(), N: p.requests[op]})
+		_, id, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+		id, _, _ = strings.Cut(id, "/")
+		f = p.schedule(Request{Op: op, Path: r.URL.EscapedPath(), N: p.requests[op], Key: id})
 	}
 	if f != None {
 		p.faults[f]++
@@ -247,6 +254,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case Broken:
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusInternalServerError)
+	case Expired:
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>`)
 	case Reset:
 		reset(r)
 	case Lost:
