@@ -46,6 +46,7 @@ var (
 		"catalog/deltatables":  "only writes; catalog/delta and format/delta decode the log",
 		"sinks/delta":          "only writes",
 		"scheduler/journal":    "reads its own database",
+		"scheduler/adoption":   "reads the journal's record and what the catalog's driver gave",
 		"scheduler/planner":    "only writes",
 		"scheduler/committer":  "reads manifests through package wire",
 		"sinks/iceberg":        "only writes",

@@ -175,7 +175,7 @@ func TestRESTMetadataNamesComeAgain(t *testing.T) {
 	if _, err := tbl.Build(t.Context(), m, []commit.Unit{u}); commit.CodeOf(err) != commit.CodeTableChanged {
 		t.Errorf("build: %v", err)
 	}
-	_, err = h.set.Scan(t.Context(), old, "")
+	_, err = h.set.Scan(t.Context(), old, "", nil)
 	wantCode(t, "scan of the old table", err, commit.CodeTableChanged)
 }
 

@@ -71,7 +71,7 @@ func TestTableOnS3(t *testing.T) {
 	if p, err = set.Pin(ctx, airT); err != nil {
 		t.Fatal(err)
 	}
-	src, err := set.Scan(ctx, p, "")
+	src, err := set.Scan(ctx, p, "", nil)
 	if err != nil || len(src.Files) != 1 || src.Files[0].Path != u.Files[0].Path || src.Files[0].Rows != 5 || src.Storage["s3.endpoint"] != srv.URL {
 		t.Errorf("scan %+v, %v", src, err)
 	}

@@ -233,11 +233,11 @@ func (s *Set) read(ctx context.Context, op string, name commit.TableName) (*entr
 }
 
 // Scan implements sql.Catalogs.
-func (s *Set) Scan(ctx context.Context, t plan.Pinned, version string) (plan.Source, error) {
+func (s *Set) Scan(ctx context.Context, t plan.Pinned, version string, where sql.Filter) (plan.Source, error) {
 	if d, ok, err := s.delta.Find(ctx, "read table", t.Name); err != nil {
 		return plan.Source{}, err
 	} else if ok {
-		return d.Scan(ctx, t, version)
+		return d.Scan(ctx, t, version, where)
 	}
 	e, err := s.entry("read table", t.Name.Catalog)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/adoption"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 )
@@ -310,7 +311,7 @@ func (s *Scheduler) lookUp(ctx context.Context, u journal.Unit) (o commit.Outcom
 // reportFor is what is told of a unit's outcome.
 func reportFor(u journal.Unit, o commit.Outcome) commit.Report {
 	r := commit.Report{
-		JobID: u.JobID, Key: u.Key, Table: u.Table, Format: "iceberg", Operation: u.Operation, State: commit.CommitUnknown, Attempts: u.Sends,
+		JobID: u.JobID, Key: u.Key, Table: u.Table, Format: adoption.FormatOf(u), Operation: u.Operation, State: commit.CommitUnknown, Attempts: u.Sends,
 		OtherSubmission: o.OtherSubmission, RolledBack: o.RolledBack, Deduplicated: o.Deduplicated,
 	}
 	switch o.State {

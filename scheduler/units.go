@@ -2,10 +2,8 @@ package scheduler
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/adoption"
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
@@ -244,78 +243,10 @@ func adopt(u journal.Unit, asked bool, target plan.Pinned, files []commit.File) 
 		return errNotDrivable(u, errors.New("its commit was sent, and it isn't proven that it can't land in its own table any more"),
 			"Retry it without another table first.")
 	}
-	var from, to struct {
-		schema tableSchema
-		spec   tableSpec
-	}
-	for _, d := range []struct {
-		raw []byte
-		v   any
-	}{{u.SchemaJSON, &from.schema}, {u.SpecJSON, &from.spec}, {target.SchemaJSON, &to.schema}, {target.SpecJSON, &to.spec}} {
-		if err := json.Unmarshal(d.raw, d.v); err != nil {
-			return fmt.Errorf("read the schemas to adopt the files of %s: %w", u.JobID, err)
-		}
-	}
-	if why := from.schema.misfit(to.schema); why != "" {
-		return errNotDrivable(u, fmt.Errorf("its files don't fit table %s: %s", target.Name, why), "Run the statement again on that table.")
-	}
-	if !reflect.DeepEqual(from.spec.Fields, to.spec.Fields) {
-		return errNotDrivable(u, fmt.Errorf("table %s is partitioned in another way than the files", target.Name), "Run the statement again on that table.")
-	}
-	for i := range files {
-		files[i].SchemaID, files[i].SpecID = to.schema.ID, to.spec.ID
+	if err := adoption.Fit(u, target, files); err != nil {
+		return errNotDrivable(u, err, "Run the statement again on that table.")
 	}
 	return nil
-}
-
-// tableSchema is what adopt compares of a table's schema.
-type tableSchema struct {
-	ID     int `json:"schema-id"`
-	Fields []struct {
-		ID       int    `json:"id"`
-		Name     string `json:"name"`
-		Required bool   `json:"required"`
-		Type     any    `json:"type"`
-	} `json:"fields"`
-}
-
-// tableSpec is what adopt compares of a partition spec.
-type tableSpec struct {
-	ID     int `json:"spec-id"`
-	Fields []struct {
-		SourceID  int    `json:"source-id"`
-		FieldID   int    `json:"field-id"`
-		Transform string `json:"transform"`
-	} `json:"fields"`
-}
-
-// misfit says why files of schema s can't be read as files of schema to; empty
-// when they can: each field is there with the same id, name and type, and
-// nothing that to requires is missing.
-func (s tableSchema) misfit(to tableSchema) string {
-	written := map[int]int{}
-	for i, f := range s.Fields {
-		written[f.ID] = i
-	}
-	found := 0
-	for _, f := range to.Fields {
-		i, ok := written[f.ID]
-		switch {
-		case !ok && f.Required:
-			return fmt.Sprintf("column %s is required and they don't have it", f.Name)
-		case !ok:
-			continue
-		case s.Fields[i].Name != f.Name || !reflect.DeepEqual(s.Fields[i].Type, f.Type):
-			return fmt.Sprintf("field %d is %s %v there and %s %v in the files", f.ID, f.Name, f.Type, s.Fields[i].Name, s.Fields[i].Type)
-		case f.Required && !s.Fields[i].Required:
-			return fmt.Sprintf("column %s is required there and may be null in the files", f.Name)
-		}
-		found++
-	}
-	if found < len(s.Fields) {
-		return "they have columns that the table doesn't have"
-	}
-	return ""
 }
 
 // statFiles checks that each file is still there with its size.

@@ -100,6 +100,7 @@ func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, sess
 	if values != nil && text(child(rootOf(tree), "from_table"), "type") == "EXPRESSION_LIST" {
 		r.changed = values(b.items)
 	}
+	r.filters = a.filters(ctx, tree, session)
 	w := &walker{v: r, ctes: map[string]bool{}}
 	if _, err := w.walk(tree, nil, 0); err != nil {
 		return nil, err

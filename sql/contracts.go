@@ -48,8 +48,9 @@ type Catalogs interface {
 	// Pin reads the table as it is now.
 	Pin(ctx context.Context, name commit.TableName) (plan.Pinned, error)
 	// Scan lists what a SELECT of the pinned table reads. version names a
-	// snapshot; empty for the current one.
-	Scan(ctx context.Context, t plan.Pinned, version string) (plan.Source, error)
+	// snapshot; empty for the current one. Files of which where says that the
+	// query can do without all their rows may be left out.
+	Scan(ctx context.Context, t plan.Pinned, version string, where Filter) (plan.Source, error)
 	// History gives the versions of a table, the newest first.
 	History(ctx context.Context, name commit.TableName) ([]TableVersion, error)
 	// Describe gives the numbers that `firn table describe` shows.

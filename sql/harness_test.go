@@ -40,6 +40,7 @@ type fakeCatalogs struct {
 	dropped    []string
 	made       []string
 	versions   []string
+	filters    []sql.Filter
 }
 
 var errNoTable = &commit.Error{Code: "FIRN-9404", Op: "load table", Cause: commit.ErrTableNotFound}
@@ -94,7 +95,8 @@ func (f *fakeCatalogs) Pin(_ context.Context, name commit.TableName) (plan.Pinne
 	return p, nil
 }
 
-func (f *fakeCatalogs) Scan(_ context.Context, t plan.Pinned, version string) (plan.Source, error) {
+func (f *fakeCatalogs) Scan(_ context.Context, t plan.Pinned, version string, where sql.Filter) (plan.Source, error) {
+	f.filters = append(f.filters, where)
 	f.versions = append(f.versions, version)
 	return plan.Source{Files: []plan.SourceFile{{Path: "/data/" + t.Name.Name + ".parquet", Size: 100, Rows: 1}}, Columns: columnsOf(t)}, nil
 }
@@ -262,8 +264,13 @@ func parseOne(t testing.TB, text string) sql.Statement {
 // bindText binds one statement against the tests' tables and files.
 func bindText(t testing.TB, text string) (plan.Node, *fakeBinder, error) {
 	t.Helper()
+	return bindOver(t, newCatalogs(t), text)
+}
+
+func bindOver(t testing.TB, f *fakeCatalogs, text string) (plan.Node, *fakeBinder, error) {
+	t.Helper()
 	b := newBinder(t)
-	an := &sql.Analyzer{Catalogs: newCatalogs(t), Binder: b, Parser: parser}
+	an := &sql.Analyzer{Catalogs: f, Binder: b, Parser: parser}
 	n, err := an.Bind(t.Context(), parseOne(t, text), airSession, testOptions)
 	return n, b, err
 }

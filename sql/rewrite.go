@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/firn-project/firn/commit"
@@ -32,6 +31,8 @@ type rewriter struct {
 	// the table and version that has it.
 	views  map[string]int
 	tables map[string]string
+	// filters are by the full names of tables.
+	filters map[string]Filter
 	// changed says whether the tree isn't the user's any more.
 	changed bool
 	// anonymous are the sources' table references whose view names are chosen
@@ -168,8 +169,7 @@ func (r *rewriter) nameViews(ctes map[string]bool) {
 
 // catalogTable pins the table and completes its name.
 func (r *rewriter) catalogTable(n node) (any, error) {
-	parts := []string{text(n, "catalog_name"), text(n, "schema_name"), text(n, "table_name")}
-	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
+	parts := tableParts(n)
 	version, err := r.version(n)
 	if err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (r *rewriter) catalogTable(n node) (any, error) {
 		if err != nil {
 			return nil, r.place(n, fileHint(parts, err))
 		}
-		s, err := r.a.Catalogs.Scan(r.ctx, pinned, version)
+		s, err := r.a.Catalogs.Scan(r.ctx, pinned, version, r.filters[name.String()])
 		if err != nil {
 			return nil, r.place(n, err)
 		}

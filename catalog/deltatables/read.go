@@ -64,8 +64,9 @@ func (t *Table) storage(ctx context.Context) (map[string]string, error) {
 }
 
 // Scan lists what a SELECT of the pinned table reads. version is a number, or what
-// a report calls a snapshot; empty for the version that was pinned.
-func (t *Table) Scan(ctx context.Context, p plan.Pinned, version string) (plan.Source, error) {
+// a report calls a snapshot; empty for the version that was pinned. Files are left
+// out when their partition values or statistics show that where holds for no row.
+func (t *Table) Scan(ctx context.Context, p plan.Pinned, version string, where sql.Filter) (plan.Source, error) {
 	const op = "read table"
 	if version == "" {
 		version = p.SnapshotID
@@ -105,9 +106,13 @@ func (t *Table) Scan(ctx context.Context, p plan.Pinned, version string) (plan.S
 		}
 		files.partition, files.types = append(files.partition, physical), append(files.types, f.Type)
 	}
+	keep := newSkipper(s, where)
 	for a, err := range s.Files(ctx) {
 		if err != nil {
 			return plan.Source{}, err
+		}
+		if !keep.may(a) {
+			continue
 		}
 		f, err := files.file(a)
 		if err != nil {

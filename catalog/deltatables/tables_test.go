@@ -138,7 +138,7 @@ func TestPlaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := table.Scan(t.Context(), p, ""); commit.CodeOf(err) != commit.CodeTableUnsupported || !strings.Contains(err.Error(), "outside") {
+		if _, err := table.Scan(t.Context(), p, "", nil); commit.CodeOf(err) != commit.CodeTableUnsupported || !strings.Contains(err.Error(), "outside") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
