@@ -166,6 +166,9 @@ func reportOf(p *firnpb.JobStatus) (*commit.Report, error) {
 
 // tableNameOf reads a name as TableName.String writes it.
 func tableNameOf(s string) commit.TableName {
+	if catalog, path, ok := strings.Cut(s, ".`"); ok {
+		return commit.TableName{Catalog: catalog, Name: strings.TrimSuffix(path, "`")}
+	}
 	parts := strings.Split(s, ".")
 	if len(parts) < 2 {
 		return commit.TableName{Name: s}

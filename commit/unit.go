@@ -17,8 +17,11 @@ type TableName struct {
 }
 
 // String joins the parts with dots. It is for people and logs; parts that hold
-// dots are not quoted.
+// dots are not quoted, but a path is, which has no namespace.
 func (n TableName) String() string {
+	if len(n.Namespace) == 0 && strings.Contains(n.Name, "/") {
+		return n.Catalog + ".`" + n.Name + "`"
+	}
 	return strings.Join(slices.Concat([]string{n.Catalog}, n.Namespace, []string{n.Name}), ".")
 }
 

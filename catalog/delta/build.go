@@ -78,6 +78,9 @@ func (t *Table) Build(ctx context.Context, m commit.Metadata, units []commit.Uni
 		Seat: commit.Seat{Number: version},
 	}
 	for _, u := range units {
+		if err := t.checkOld(ctx, v, u); err != nil {
+			return commit.Request{}, err
+		}
 		adds, err := v.adds(u, c.Info.Timestamp)
 		if err != nil {
 			return commit.Request{}, err
