@@ -1,6 +1,7 @@
 package scenarios_test
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -353,6 +354,23 @@ func TestC1_NoFalseRefusalsOverREST(t *testing.T) {
 				t.Errorf("%+v", st.Report)
 			}
 			l.holds(6)
+		})
+	}
+}
+
+// Catalogs in use have answered a conflict with 200, as if the commit were done, and
+// with 400 and 500. What the table shows decides: the rows are there once, and the
+// other writer's commit is kept.
+func TestWrongAnswersToAConflictOverREST(t *testing.T) {
+	for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusInternalServerError} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			l := newLabOf(t, "", restcatalog.Lies{ConflictStatus: status}, 0)
+			l.must("a", 1)
+			l.meet(restcatalog.Fault{Before: l.foreign}, restcatalog.Fault{})
+			if st := l.must("b", 5); st.Report.Attempts != 2 || st.Report.Conflicts != 1 {
+				t.Errorf("%+v", st.Report)
+			}
+			l.holds(7)
 		})
 	}
 }

@@ -31,6 +31,9 @@ type drive struct {
 	cancel context.CancelFunc
 	unhook func() bool
 	sent   bool
+	// claimed is the request that the catalog said it has done, until a read shows
+	// what it did.
+	claimed commit.Request
 	// fence is the machine's, zero for none.
 	fence commit.Unit
 	// ended are outcomes that weren't told yet.
@@ -275,7 +278,27 @@ func (d *drive) read() commit.Event {
 		d.o.table = t
 	}
 	meta, err := d.o.table.Read(ctx)
+	if err == nil {
+		d.compare(ctx, meta)
+	}
 	return commit.ReadDone{Metadata: meta, Err: err}
+}
+
+// compare reports a commit that the catalog said was done and that the table doesn't
+// show. Nothing follows from it but what follows from the read.
+func (d *drive) compare(ctx context.Context, m commit.Metadata) {
+	r := d.claimed
+	d.claimed = commit.Request{}
+	if r.ID == "" || m.HasSnapshot(r.SnapshotID) {
+		return
+	}
+	for _, t := range r.Tokens {
+		if _, found := m.Find(r.Branch, t); found {
+			return
+		}
+	}
+	d.log.LogAttrs(ctx, slog.LevelWarn, "the catalog said that a commit was done, and the table doesn't show it; run firn catalog check",
+		slog.String("request_id", r.ID))
 }
 
 func (d *drive) send(a commit.Send) commit.Event {
@@ -292,6 +315,9 @@ func (d *drive) send(a commit.Send) commit.Event {
 	answer := d.o.table.Send(ctx, a.Request)
 	failpoint.Hit(failpoint.AfterSend)
 	log.LogAttrs(ctx, slog.LevelDebug, "commit request answered", slog.String("answer", string(answer.Class)))
+	if answer.Class == commit.AnswerOK {
+		d.claimed = a.Request
+	}
 	return commit.SendDone{Answer: answer}
 }
 
