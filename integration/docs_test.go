@@ -15,11 +15,11 @@ import (
 
 var fence = regexp.MustCompile("(?ms)^```(\\w+)([^\\n]*)\\n(.*?)^```$")
 
-// TestDocsCommands runs the command blocks of the README and the quickstart, each
+// TestDocsCommands runs the command blocks of pages, each
 // page in one fresh directory. A block that can't be run says why.
 func TestDocsCommands(t *testing.T) {
 	bin := filepath.Dir(process.Binary(t))
-	for _, page := range []string{"README.md", "docs/quickstart.md"} {
+	for _, page := range []string{"README.md", "docs/quickstart.md", "docs/how-to/delta.md"} {
 		t.Run(page, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("..", page))
 			if err != nil {

@@ -86,8 +86,29 @@ func below(location, of string) bool {
 	return location == of || strings.HasPrefix(location, of+"/")
 }
 
-// placeOf finds the place with the longest location above a table's.
+// placeOf finds the place with the longest location above a table's. A symbolic
+// link doesn't lead a local table out of its place.
 func (t *Tables) placeOf(location string) (Place, bool) {
+	p, ok := t.longest(location)
+	if local, is := strings.CutPrefix(location, "file://"); ok && is {
+		of, err := filepath.EvalSymlinks(strings.TrimPrefix(p.Location+"/", "file://"))
+		if err != nil {
+			of = strings.TrimPrefix(p.Location, "file://")
+		}
+		ok = below(resolved(local), of)
+	}
+	return p, ok
+}
+
+// resolved is a path with the symbolic links resolved of what is there of it.
+func resolved(p string) string {
+	if r, err := filepath.EvalSymlinks(p); err == nil || p == "/" {
+		return r
+	}
+	return filepath.Join(resolved(filepath.Dir(p)), filepath.Base(p))
+}
+
+func (t *Tables) longest(location string) (Place, bool) {
 	var best Place
 	found := false
 	for _, p := range t.config.Places {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -120,7 +121,22 @@ func (t *Table) Scan(ctx context.Context, p plan.Pinned, version string, where s
 		}
 		src.Files = append(src.Files, f)
 	}
+	// Neighbours of one partition are read together.
+	slices.SortStableFunc(src.Files, func(a, b plan.SourceFile) int { return slices.CompareFunc(a.Partition, b.Partition, compareTexts) })
 	return src, nil
+}
+
+// compareTexts orders partition values by their texts, null first.
+func compareTexts(a, b *string) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return -1
+	case b == nil:
+		return 1
+	}
+	return strings.Compare(*a, *b)
 }
 
 // version reads a version of the table: the newest one that is known, or an older

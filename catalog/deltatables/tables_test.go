@@ -111,12 +111,16 @@ func TestPlaces(t *testing.T) {
 	if err := os.Mkdir(dir+"/in", 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("/etc", dir+"/in/link"); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]commit.Code{
-		dir + "/in/t":    "",
-		dir + "/inn":     commit.CodeDeltaPathNotAllowed,
-		dir + "/in/../x": commit.CodeDeltaPathNotAllowed,
-		"/etc":           commit.CodeDeltaPathNotAllowed,
-		"relative/x":     commit.CodeTableDefinition,
+		dir + "/in/link/t": commit.CodeDeltaPathNotAllowed,
+		dir + "/in/t":      "",
+		dir + "/inn":       commit.CodeDeltaPathNotAllowed,
+		dir + "/in/../x":   commit.CodeDeltaPathNotAllowed,
+		"/etc":             commit.CodeDeltaPathNotAllowed,
+		"relative/x":       commit.CodeTableDefinition,
 	} {
 		if err := tables.Create(t.Context(), byPath(path)); commit.CodeOf(err) != want {
 			t.Errorf("%s: %v, want %q", path, err, want)
