@@ -62,6 +62,7 @@ generate: ## write generated code and reference pages again (needs protoc)
 	go run ./internal/noticegen
 	go test ./format/iceberg -run TestTypesPage -update
 	go test ./cmd/firn -run TestReferencePage -update
+	go test ./scheduler/rest -run TestDocument -update
 	integration/scripts/protoc.sh
 
 .PHONY: integration

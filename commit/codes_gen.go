@@ -246,6 +246,8 @@ const (
 	CodeExecutorNotFound Code = "FIRN-6025"
 	// CodeProbeRefused: description of sources refused.
 	CodeProbeRefused Code = "FIRN-6026"
+	// CodeStageNotFound: stage not found.
+	CodeStageNotFound Code = "FIRN-6027"
 	// CodeUnreachable: scheduler not reached.
 	CodeUnreachable Code = "FIRN-7001"
 	// CodeProtocol: answer not understood.
@@ -402,6 +404,7 @@ var codeInfos = map[Code]CodeInfo{
 	CodeJournalDeposed:          {Code: CodeJournalDeposed, Kind: "failed", Title: "journal taken over", Cause: "Another process has opened the journal that this one worked with. This one can neither send nor delete anything any more.", Hint: "Stop this process."},
 	CodeExecutorNotFound:        {Code: CodeExecutorNotFound, Kind: "not_found", Title: "executor not found", Cause: "No executor of that id is registered with the scheduler.", Hint: "`firn executor list` shows those there are."},
 	CodeProbeRefused:            {Code: CodeProbeRefused, Kind: "invalid", Title: "description of sources refused", Cause: "What an executor says of a statement's sources breaks a rule: it holds something that wasn't asked for, or absurd numbers.", Hint: "Run the statement again. If it comes again, take the executors out of service one by one and report the message."},
+	CodeStageNotFound:           {Code: CodeStageNotFound, Kind: "not_found", Title: "stage not found", Cause: "The job has no stage of that id, or isn't planned yet.", Hint: "The job's own page lists its stages."},
 	CodeUnreachable:             {Code: CodeUnreachable, Kind: "failed", Title: "scheduler not reached", Cause: "No scheduler answers at the address, or the connection to it broke.", Hint: "Check the address and that the scheduler runs. Jobs that were already submitted go on."},
 	CodeProtocol:                {Code: CodeProtocol, Kind: "failed", Title: "answer not understood", Cause: "The other side answered something that this version doesn't understand.", Hint: "Use one version of Firn everywhere; `firn version` shows it."},
 	CodeBadCall:                 {Code: CodeBadCall, Kind: "invalid", Title: "request not complete", Cause: "A call of the Go client or a pipeline lacks something or holds something that can't be.", Hint: "The message says what."},

@@ -13,6 +13,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/journal"
 )
 
@@ -115,6 +116,7 @@ func (s *Scheduler) begin(ctx context.Context, j *job) (*firnpb.JobStatus, error
 	err = s.loop.call(context.WithoutCancel(ctx), func() {
 		s.state.jobs[j.id] = j
 		s.state.byKey[j.keyID()] = j
+		s.noteJob(j, eventlog.JobSubmitted)
 		if s.state.closing {
 			s.endEarly(j, "failed", errClosing())
 		} else {

@@ -14,6 +14,7 @@ import (
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/metrics"
 	"github.com/firn-project/firn/scheduler/planner"
 	"github.com/firn-project/firn/scheduler/speculation"
 	"github.com/firn-project/firn/scheduler/storekeys"
@@ -120,6 +121,11 @@ type Config struct {
 	Authenticate func(ctx context.Context, method string) error
 
 	Logger *slog.Logger
+	// EventDir is where what happens to jobs is logged, see package eventlog. Empty:
+	// it isn't.
+	EventDir string
+	// Metrics counts what the scheduler does. Nil: nobody looks.
+	Metrics *metrics.Metrics
 
 	// JournalRetention is how long an ended job is remembered (7 days). A key
 	// is deduplicated for at least as long.
@@ -187,6 +193,12 @@ func (c Config) withDefaults() Config {
 	if c.NoRoot {
 		c.Root = nil
 	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = metrics.New(c.Logger)
+	}
 	if c.Speculation == nil {
 		c.Speculation = &speculation.Default
 	}
@@ -195,9 +207,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.openJournal == nil {
 		c.openJournal = func(ctx context.Context, dir string) (journal.Journal, error) { return journal.Open(ctx, dir) }
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
 }

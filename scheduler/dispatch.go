@@ -9,8 +9,10 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/metrics"
 )
 
 // ticketTTL is how long a running job's own tickets hold: longer than any task
@@ -73,6 +75,7 @@ func (s *Scheduler) handOut(launches []*launch, give func([]*firnpb.TaskDefiniti
 			for _, l := range launches {
 				if err == nil && s.state.attempts[l.attempt.id] == l.attempt {
 					l.attempt.handed = true
+					s.noteTask(l.attempt, eventlog.TaskStarted, "running", nil)
 					tasks = append(tasks, l.task)
 				}
 			}
@@ -202,7 +205,7 @@ func (s *Scheduler) launchTwin(j *job, late graph.TaskRun) {
 // launch starts an attempt of a task on e. Nil: the job doesn't want it any more.
 func (s *Scheduler) launch(e *executor, j *job, run graph.RunTask, twin bool) *launch {
 	s.use(e)
-	a := &attempt{id: newID("a-"), job: j, task: run.Task, stageAttempt: run.StageAttempt, executor: e}
+	a := &attempt{id: newID("a-"), job: j, task: run.Task, stageAttempt: run.StageAttempt, executor: e, twin: twin}
 	def, err := s.definition(a, run.Inputs)
 	if err != nil {
 		s.apply(j, graph.Failed{Err: err})
@@ -273,6 +276,7 @@ func (s *Scheduler) cancelTask(j *job, c graph.CancelTask) {
 		return
 	}
 	s.endAttempt(a)
+	s.attemptOver(a, metrics.TaskCancelled, 0, nil)
 	s.noted(nil, journal.Batch{Ended: []string{a.id}})
 	a.executor.outbox.cancel(a.id)
 }

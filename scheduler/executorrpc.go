@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -14,7 +15,9 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/jobview"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/metrics"
 	"github.com/firn-project/firn/scheduler/storekeys"
 )
 
@@ -131,6 +134,73 @@ func (s *Scheduler) executorStatus(e *executor) *firnpb.ExecutorStatus {
 		st.State = "draining"
 	}
 	return st
+}
+
+// now is how the scheduler is, for its metrics.
+func (s *Scheduler) now(ctx context.Context) (metrics.Now, error) {
+	n := metrics.Now{Executors: map[string]int{}, QueueLength: len(s.committer.Waits())}
+	if err := s.loop.call(ctx, func() {
+		for _, j := range s.state.ready {
+			n.TasksPending += len(j.queue)
+		}
+		for _, e := range s.state.executors {
+			n.Executors[s.executorStatus(e).GetState()]++
+		}
+	}); err != nil {
+		return n, err
+	}
+	units, err := s.ListUnits(ctx, &firnpb.ListUnitsRequest{All: true})
+	for _, u := range units.GetUnits() {
+		if u.GetState() == string(commit.Unknown) {
+			n.Unknown++
+		}
+	}
+	return n, err
+}
+
+// Ready says how many executors take tasks, and what keeps the scheduler from
+// running statements.
+func (s *Scheduler) Ready(ctx context.Context) (executors int, err error) {
+	closing := false
+	if err := s.loop.call(ctx, func() {
+		closing = s.state.closing
+		for _, e := range s.state.executors {
+			if e.stays() {
+				executors++
+			}
+		}
+	}); err != nil {
+		return 0, err
+	}
+	if closing {
+		return executors, errClosing()
+	}
+	_, err = s.journal.Jobs(ctx, journal.Filter{Limit: 1})
+	return executors, err
+}
+
+// Tasks are the attempts of a job that run or were accepted, by the ids of their
+// stages. Nothing is known of them any more some minutes after the job's end.
+func (s *Scheduler) Tasks(ctx context.Context, jobID string) (map[string][]jobview.Task, error) {
+	all := map[string][]jobview.Task{}
+	err := s.loop.call(ctx, func() {
+		j := s.state.jobs[jobID]
+		if j == nil || j.graph == nil {
+			return
+		}
+		for _, r := range j.graph.Runs() {
+			t := jobview.Task{
+				Task: r.Task.Task, Attempt: r.Attempt, Executor: r.Executor, State: "running", Twin: r.Twin,
+				Started: jobview.Time(millis(r.Started)), Ended: jobview.Time(millis(r.Ended)),
+			}
+			if r.Done {
+				t.State = "succeeded"
+			}
+			stage := strconv.Itoa(r.Task.Stage)
+			all[stage] = append(all[stage], t)
+		}
+	})
+	return all, err
 }
 
 // holds lists what may still be read of an executor's disk: the output of running
@@ -254,11 +324,14 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 	switch st.GetState() {
 	case "succeeded":
 		s.endAttempt(a)
+		outcome := metrics.TaskFailed // its report may not add up
 		for _, act := range s.apply(a.job, success(st, a.task, a.stageAttempt, e.id)) {
 			if keep, ok := act.(graph.KeepOutput); ok && keep.Attempt == a.id {
 				s.keepSuccess(a.job, st)
+				outcome = metrics.TaskSucceeded
 			}
 		}
+		s.attemptOver(a, outcome, tookOf(st), nil)
 	case "failed", "cancelled":
 		s.endAttempt(a)
 		s.noted(nil, journal.Batch{Ended: []string{a.id}})
@@ -275,6 +348,7 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 			}
 		}
 		s.apply(a.job, ev)
+		s.attemptOver(a, st.GetState(), tookOf(st), ev.Err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -15,6 +16,7 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
@@ -75,6 +77,9 @@ type job struct {
 	holders    []string
 	schema     []byte
 	expires    time.Time
+
+	// logged is what the event log has of it.
+	logged logged
 
 	revision uint64
 	// changed is closed and replaced with each change.
@@ -169,6 +174,7 @@ func (s *Scheduler) apply(j *job, ev graph.Event) []graph.Action {
 	before := j.graph.Revision()
 	actions := j.graph.Apply(ev, time.Now())
 	s.carryOut(j, actions)
+	s.noteChanges(j)
 	if j.mode == plan.ModePipelined && !j.hasEnded() {
 		s.showAccepted(j)
 	}
@@ -223,6 +229,7 @@ func (s *Scheduler) endEarly(j *job, state graph.State, err error) {
 	j.cancelPlan()
 	j.early, j.earlyErr = state, err
 	s.jobEnded(j)
+	s.noteChanges(j)
 	j.touch()
 }
 
@@ -235,6 +242,7 @@ func (s *Scheduler) jobEnded(j *job) {
 	}
 	s.log.Info("job ended", slog.String("job_id", j.id), slog.String("state", string(j.state())),
 		slog.String("commit", string(j.commitState())), slog.Duration("duration", j.ended.Sub(j.submitted)), slog.Any("error", j.err()))
+	s.cfg.Metrics.Job(string(j.state()), strings.ToLower(j.statement), j.ended.Sub(j.submitted))
 	if j.state() != graph.Succeeded || j.planned == nil || j.planned.Root != nil {
 		s.publish(j)
 		return
@@ -295,6 +303,7 @@ func (s *Scheduler) publish(j *job) {
 			if !j.isPublished() {
 				close(j.published)
 			}
+			s.noteJob(j, eventlog.JobEnded)
 			if err == nil && j.target.Name != "" && (j.again || j.commitState() != commit.CommitCommitted) {
 				s.sweeper.soon()
 			}

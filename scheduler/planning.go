@@ -41,6 +41,7 @@ func (s *Scheduler) startPlanning(j *job) {
 		s.loop.put(func() {
 			if !j.hasEnded() {
 				j.early, j.started = graph.Planning, time.Now()
+				s.noteChanges(j)
 				j.touch()
 			}
 		})

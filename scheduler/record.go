@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -12,7 +14,9 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/jobview"
 	"github.com/firn-project/firn/scheduler/journal"
 )
 
@@ -77,6 +81,76 @@ func (s *Scheduler) keepSuccess(j *job, st *firnpb.TaskStatus) {
 		return
 	}
 	s.noted(j, journal.Batch{Accepted: []journal.Accepted{{ID: st.GetAttemptId(), Status: raw}}})
+}
+
+// logged is what the event log has of a job.
+type logged struct {
+	state  graph.State
+	phase  string
+	commit commit.CommitState
+	stages []graph.StageMark
+	root   graph.RootView
+}
+
+// noteChanges logs what the job is now, where the log doesn't have it: after the
+// transition, whoever caused it.
+func (s *Scheduler) noteChanges(j *job) {
+	if s.events == nil {
+		return
+	}
+	now, old := time.Now(), j.logged
+	l := logged{state: j.state(), commit: j.commitState()}
+	if j.graph != nil {
+		l.phase, l.stages = j.graph.Phase(), j.graph.StageMarks()
+		l.root, _ = j.graph.Root()
+	}
+	j.logged = l
+	for i, m := range l.stages {
+		if i >= len(old.stages) || old.stages[i] != m {
+			s.events.Note(eventlog.Event{Time: now, Job: j.id, Kind: eventlog.StageChanged, Stage: strconv.Itoa(m.ID), State: string(m.State), Try: m.Attempt})
+		}
+	}
+	if l.root.State != old.root.State && l.root.Epoch > 0 {
+		s.events.Note(eventlog.Event{Time: now, Job: j.id, Kind: eventlog.StageChanged, Stage: rootStage, State: string(l.root.State), Try: l.root.Epoch})
+	}
+	if l.state != old.state || l.phase != old.phase || l.commit != old.commit {
+		s.events.Note(eventlog.Event{Time: now, Job: j.id, Kind: eventlog.JobChanged, State: string(l.state), Phase: l.phase, Commit: string(l.commit)})
+	}
+}
+
+// noteJob logs the job as others see it.
+func (s *Scheduler) noteJob(j *job, kind string) {
+	if s.events == nil {
+		return
+	}
+	view := jobview.JobOf(s.status(j))
+	s.events.Note(eventlog.Event{Time: time.Now(), Job: j.id, Kind: kind, State: view.State, Commit: view.Commit, View: &view})
+}
+
+// noteTask logs the start or the end of an attempt.
+func (s *Scheduler) noteTask(a *attempt, kind, state string, cause error) {
+	if s.events == nil {
+		return
+	}
+	e := eventlog.Event{
+		Time: time.Now(), Job: a.job.id, Kind: kind, State: state, Stage: strconv.Itoa(a.task.Stage), Try: a.stageAttempt, Task: &a.task.Task,
+		Attempt: a.id, Executor: a.executor.id, Twin: a.twin,
+	}
+	if cause != nil {
+		e.Cause = strings.ToValidUTF8(cause.Error(), "\uFFFD")
+	}
+	s.events.Note(e)
+}
+
+// attemptOver counts and logs the end of an attempt; took is 0 when it isn't known.
+func (s *Scheduler) attemptOver(a *attempt, outcome string, took time.Duration, cause error) {
+	s.cfg.Metrics.Task(outcome, took)
+	s.noteTask(a, eventlog.TaskEnded, outcome, cause)
+}
+
+// tookOf is how long an attempt ran by its executor's clock.
+func tookOf(st *firnpb.TaskStatus) time.Duration {
+	return max(0, time.Duration(st.GetEndedUnixMs()-st.GetStartedUnixMs())*time.Millisecond)
 }
 
 // startedAttempt is the record of an attempt that is about to be handed out.

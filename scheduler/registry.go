@@ -17,6 +17,7 @@ import (
 	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/metrics"
 )
 
 // executor is a registered executor. It belongs to the event loop, except for
@@ -66,6 +67,7 @@ type attempt struct {
 	task         graph.TaskID
 	stageAttempt int
 	executor     *executor
+	twin         bool
 	// handed: it was handed out; before that its record is written. given: the
 	// executor has it, or it was lost on the way.
 	handed, given bool
@@ -181,8 +183,9 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 		return
 	}
 	s.log.Warn("executor lost", slog.String("executor", e.id), slog.String("why", why), slog.Int("running", len(e.running)))
-	for id := range e.running {
+	for id, a := range e.running {
 		delete(s.state.attempts, id)
+		s.attemptOver(a, metrics.TaskLost, 0, errors.New(why))
 		s.noted(nil, journal.Batch{Ended: []string{id}})
 	}
 	s.noted(nil, journal.Batch{Gone: []journal.Executor{{ID: e.id, Incarnation: e.incarnation}}})
@@ -269,11 +272,12 @@ func (s *Scheduler) heartbeat(e *executor, running []string) (cancel []string) {
 			continue
 		}
 		if a.missed++; a.missed >= maxMissed {
+			err := errors.New("the executor doesn't know of the attempt; its launch was lost")
 			s.endAttempt(a)
+			s.attemptOver(a, metrics.TaskLost, 0, err)
 			s.noted(nil, journal.Batch{Ended: []string{a.id}})
 			s.apply(a.job, graph.TaskFailed{
-				Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id, Class: graph.Retryable,
-				Err: errors.New("the executor doesn't know of the attempt; its launch was lost"),
+				Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id, Class: graph.Retryable, Err: err,
 			})
 		}
 	}

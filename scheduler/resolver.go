@@ -39,6 +39,9 @@ func (s *Scheduler) tidy() {
 			} else if n > 0 {
 				s.log.Info("journal pruned", slog.Int("jobs", n))
 			}
+			if err := s.events.Prune(s.life, now.Add(-s.cfg.JournalRetention)); err != nil {
+				s.log.Warn("event log not pruned", slog.Any("error", err))
+			}
 		}
 	}
 }

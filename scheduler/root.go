@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -42,6 +43,10 @@ type rootRun struct {
 	uncounted *commit.Request
 	// verified is what a dry run stopped with.
 	verified *commit.Unit
+	// began is when it had its place; queued and driven are when its unit came into
+	// the table's queue and out of it, in nanoseconds since 1970, and 0 before.
+	began          time.Time
+	queued, driven atomic.Int64
 	// leave gives the root's place to the next one. It may be called again.
 	leave func()
 }
@@ -157,6 +162,7 @@ func (r *rootRun) seal(ctx context.Context) error {
 // run runs the root. A panic is the root's error.
 func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 	sent := false
+	r.began = time.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			r.s.logPanic(ctx, "scheduler root", p)
@@ -204,6 +210,12 @@ func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 			return nil
 		},
 		OnPhase: func(phase string) {
+			switch phase {
+			case committer.PhaseQueued:
+				r.queued.Store(time.Now().UnixNano())
+			case committer.PhaseCommitting:
+				r.driven.Store(time.Now().UnixNano())
+			}
 			r.s.log.Debug("root phase", slog.String("job_id", r.job.id), slog.String("phase", phase))
 		},
 	})
@@ -279,6 +291,8 @@ func (r *rootRun) finished(report commit.Report, err error) {
 		}}, Err: lost})
 		return
 	}
+	wait := time.Duration(max(0, r.driven.Load()-r.queued.Load()))
+	s.cfg.Metrics.Commit(report, err, time.Since(r.began), wait)
 	ev := graph.RootFinished{Epoch: r.epoch, Commit: report.State, Err: err}
 	if err == nil {
 		var encErr error

@@ -25,6 +25,7 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/committer"
+	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/stripped"
 	"github.com/firn-project/firn/sql"
@@ -59,6 +60,8 @@ type Scheduler struct {
 	// loop is the event loop: only functions that it runs touch state.
 	loop  *mailbox
 	state state
+	// events logs what happens to jobs; nil when nobody asked for it.
+	events *eventlog.Log
 	// scribe writes the journal's job records, in the order of the events.
 	scribe *scribe
 	// sweeper deletes what ended jobs left.
@@ -156,6 +159,16 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if s.cfg.EventDir != "" {
+		if s.events, err = eventlog.Open(s.cfg.EventDir, s.log); err != nil {
+			return &commit.Error{Code: commit.CodeCluster, Op: "make directory", Object: s.cfg.EventDir, Cause: err}
+		}
+		defer func() {
+			if err != nil {
+				s.events.Close()
+			}
+		}()
+	}
 	s.signer, s.public = wire.NewSigner(key), key.Public().(ed25519.PublicKey)
 	s.lis, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Listen)
 	if err != nil {
@@ -182,6 +195,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		s.scribe.close()
 		return errors.Join(err, s.lis.Close(), s.flight.Close())
 	}
+	s.cfg.Metrics.Watch(s.now)
 	s.wg.Go(s.ticks)
 	s.wg.Go(s.tidy)
 	s.wg.Go(s.sweeper.run)
@@ -252,6 +266,7 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	s.loop.close()
 	s.wg.Wait()
 	s.scribe.close()
+	s.events.Close()
 	return errors.Join(s.flight.Close(), s.journal.Close())
 }
 

@@ -37,6 +37,7 @@ Without catalogs in the configuration file there is one called lake, in SQLite u
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Listen, "listen", defaultListen, "`HOST:PORT` to listen on; port 0 takes a free one")
+	f.StringVar(&cfg.HTTP.Listen, "http-listen", "", "`HOST:PORT` of the REST interface, health checks and metrics; port 0 takes a free one, and empty has none")
 	f.StringVar(&cfg.Dir, "dir", "", "`directory` of the scheduler's state")
 	f.StringVar(&cfg.Dispatch, "dispatch", config.DispatchPush, "how executors get tasks: `push` or pull")
 	f.DurationVar(&cfg.ParkedRetention, "parked-retention", config.DefaultParkedRetention, "how long the files of a commit that was refused and may be driven again are kept")
@@ -59,6 +60,9 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 	if err := config.CheckAddress(cfg.Listen); err != nil {
 		return usage(cmd, "--listen %s", err)
 	}
+	if err := config.CheckAddress(cfg.HTTP.Listen); cfg.HTTP.Listen != "" && err != nil {
+		return usage(cmd, "--http-listen %s", err)
+	}
 	if err := config.CheckDispatch(cfg.Dispatch); err != nil {
 		return usage(cmd, "--dispatch %s", err)
 	}
@@ -74,6 +78,7 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 	if cfg.Logger, err = a.logger(cmd); err != nil {
 		return err
 	}
+	cfg.EventLog, cfg.HTTP.MinExecutors = true, a.file.HTTP.MinExecutors
 	cfg.SourceStores = a.file.Sources.Stores
 	cfg.DeltaPaths = a.file.Delta.Paths
 	cfg.LocalAllow, cfg.Executors, cfg.CreateCatalog = a.file.Sources.Local.Allow, a.file.Executors, a.file.CreateCatalog
@@ -90,6 +95,9 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 		return startError(cmd.Context(), "scheduler", err)
 	}
 	ready := map[string]string{"role": "scheduler", "address": s.Addr(), "dir": absolute(cfg.Dir)}
+	if s.HTTPAddr() != "" {
+		ready["http"] = s.HTTPAddr()
+	}
 	return a.serve(cmd.Context(), cfg.Logger, "scheduler", ready, s.Close)
 }
 

@@ -21,6 +21,8 @@ import (
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/scheduler"
 	"github.com/firn-project/firn/scheduler/cleanup"
+	"github.com/firn-project/firn/scheduler/metrics"
+	"github.com/firn-project/firn/scheduler/rest"
 	"github.com/firn-project/firn/sql"
 )
 
@@ -63,13 +65,19 @@ type SchedulerConfig struct {
 	OwnToken string
 	// EndJobs is the scheduler's: the jobs end with the process.
 	EndJobs bool
-	Logger  *slog.Logger
+	// HTTP says where the scheduler is served over HTTP, beside gRPC; nowhere when
+	// its address is empty.
+	HTTP config.HTTP
+	// EventLog writes what happens to jobs below Dir, see package eventlog.
+	EventLog bool
+	Logger   *slog.Logger
 }
 
 // Scheduler is a running scheduler with what it was built from: the locked
 // directory, the catalogs and DuckDB's parser.
 type Scheduler struct {
 	*scheduler.Scheduler
+	http    *rest.Server
 	release []func() error
 }
 
@@ -77,6 +85,9 @@ type Scheduler struct {
 // The caller closes it.
 func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err error) {
 	s := &Scheduler{}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.releaseAll())
@@ -112,6 +123,10 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	if err != nil {
 		return nil, failed("open", "DuckDB's parser", err)
 	}
+	counts, events := metrics.New(cfg.Logger), ""
+	if cfg.EventLog {
+		events = filepath.Join(cfg.Dir, "events")
+	}
 	s.Scheduler, err = scheduler.New(scheduler.Config{
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser, Binder: binds,
 		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, ReachSource: sourceStores(cfg.SourceStores).reach, EndJobs: cfg.EndJobs,
@@ -121,12 +136,16 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,
 		DeleteFile: deleteFile, StatFile: statFile, ListPrefix: listPrefix, TidyPrefix: tidyPrefix, OpenStore: openStore, Logger: cfg.Logger,
+		Metrics: counts, EventDir: events,
 	})
 	if err != nil {
 		return nil, failed("configure", "the scheduler", err)
 	}
 	if err := s.Start(ctx); err != nil {
 		return nil, failed("start", "the scheduler", err)
+	}
+	if err := s.startHTTP(ctx, cfg, sec.gate, counts.Handler()); err != nil {
+		return nil, errors.Join(failed("start", "HTTP", err), s.Scheduler.Close(ctx))
 	}
 	return s, nil
 }
@@ -170,7 +189,7 @@ func (c SchedulerConfig) catalogs() catalog.Options {
 // Close stops the scheduler and then releases what it was built from. ctx bounds
 // how long commits in flight are waited for.
 func (s *Scheduler) Close(ctx context.Context) error {
-	return errors.Join(s.Scheduler.Close(ctx), s.releaseAll())
+	return errors.Join(s.closeHTTP(ctx), s.Scheduler.Close(ctx), s.releaseAll())
 }
 
 // releaseAll releases in the reverse order of opening.

@@ -35,6 +35,7 @@ type Scheduler struct {
 	Journal   Journal            `yaml:"journal"`
 	Sweep     Sweep              `yaml:"sweep"`
 	Commit    Commit             `yaml:"commit"`
+	HTTP      HTTP               `yaml:"http"`
 	// TLS is plaintext when it isn't set.
 	TLS TLS `yaml:"tls"`
 	// AllowPlaintext allows to listen without TLS on more than the loopback
@@ -65,6 +66,26 @@ type Sweep struct {
 	// Delay is how long after a job's end its executors may still write; what it
 	// left is swept once more then.
 	Delay time.Duration `yaml:"delay"`
+}
+
+// HTTP says how a scheduler is served over HTTP.
+type HTTP struct {
+	// Listen is HOST:PORT; port 0 takes a free one. Empty: it isn't served.
+	Listen string `yaml:"listen"`
+	// MinExecutors is how many executors a scheduler that is ready has (1).
+	MinExecutors int `yaml:"min_executors"`
+}
+
+func (h HTTP) validate() error {
+	if h.Listen != "" {
+		if err := CheckAddress(h.Listen); err != nil {
+			return fmt.Errorf("http.listen: %w", err)
+		}
+	}
+	if h.MinExecutors < 0 {
+		return fmt.Errorf("http.min_executors: %d: want 1 or more", h.MinExecutors)
+	}
+	return nil
 }
 
 // Commit says how commits are made.
@@ -292,7 +313,7 @@ func (s Scheduler) Validate() error {
 			return fmt.Errorf("sources.stores[%d].location: %q: want s3://bucket or s3://bucket/prefix", i, st.Location)
 		}
 	}
-	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate())
+	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate(), s.HTTP.validate())
 }
 
 func isBucket(location string) bool {

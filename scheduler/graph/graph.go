@@ -194,6 +194,23 @@ func (g *Graph) Stages() []StageView {
 	return views
 }
 
+// StageMark is a stage's state without its numbers.
+type StageMark struct {
+	ID      int
+	State   StageState
+	Attempt int
+}
+
+// StageMarks are the states of the stages, in plan order; unlike Stages it doesn't
+// look at their tasks.
+func (g *Graph) StageMarks() []StageMark {
+	marks := make([]StageMark, len(g.stages))
+	for i, s := range g.stages {
+		marks[i] = StageMark{s.spec.ID, s.state, s.attempt}
+	}
+	return marks
+}
+
 // RootView is what can be shown of the scheduler root.
 type RootView struct {
 	// Epoch counts the runs of the root; 0 before the first.

@@ -1,0 +1,94 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/scheduler/metrics"
+)
+
+func TestNamesAndValues(t *testing.T) {
+	m := metrics.New(slog.New(slog.DiscardHandler))
+	m.Watch(func(context.Context) (metrics.Now, error) {
+		return metrics.Now{TasksPending: 7, Executors: map[string]int{"ready": 2}, QueueLength: 3, Unknown: 1}, nil
+	})
+	m.Job("succeeded", "insert", time.Second)
+	m.Task(metrics.TaskSucceeded, time.Second)
+	m.Task(metrics.TaskLost, 0)
+	r := commit.Report{Format: "iceberg", Operation: commit.OperationAppend, State: commit.CommitCommitted, Files: 2, Rows: 10, Bytes: 100, Attempts: 3, Conflicts: 2}
+	m.Commit(r, nil, time.Second, time.Millisecond)
+	r.Deduplicated = true
+	m.Commit(r, nil, time.Second, 0)
+	r.State = commit.CommitRefused
+	m.Commit(r, &commit.Error{Code: commit.CodeConflict}, time.Second, 0)
+	m.Commit(r, &commit.Error{Code: commit.CodeVerification}, time.Second, 0)
+	r.State = commit.CommitUnknown
+	m.Commit(r, errors.New("silence"), time.Second, 0)
+	r.State = commit.CommitNone
+	m.Commit(r, errors.New("journal"), time.Second, 0)
+
+	if problems, err := testutil.GatherAndLint(m.Gather()); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	want := `
+# HELP firn_commit_conflicts_total Requests of commits that lost to another writer.
+# TYPE firn_commit_conflicts_total counter
+firn_commit_conflicts_total{format="iceberg"} 12
+# HELP firn_commit_queue_length Sealed commits that aren't through.
+# TYPE firn_commit_queue_length gauge
+firn_commit_queue_length 3
+# HELP firn_commit_state_unknown Commits whose outcome isn't known yet; nobody may resubmit them under another key.
+# TYPE firn_commit_state_unknown gauge
+firn_commit_state_unknown 1
+# HELP firn_commits_total Commits that ended, and those whose outcome was told as unknown.
+# TYPE firn_commits_total counter
+firn_commits_total{format="iceberg",operation="append",outcome="committed"} 2
+firn_commits_total{format="iceberg",operation="append",outcome="conflict"} 1
+firn_commits_total{format="iceberg",operation="append",outcome="error"} 1
+firn_commits_total{format="iceberg",operation="append",outcome="refused"} 1
+firn_commits_total{format="iceberg",operation="append",outcome="unknown"} 1
+# HELP firn_executors Executors that are known.
+# TYPE firn_executors gauge
+firn_executors{state="drained"} 0
+firn_executors{state="draining"} 0
+firn_executors{state="ready"} 2
+firn_executors{state="returning"} 0
+# HELP firn_jobs_total Jobs that ended.
+# TYPE firn_jobs_total counter
+firn_jobs_total{operation="insert",state="succeeded"} 1
+# HELP firn_rows_written_total Rows of commits that landed.
+# TYPE firn_rows_written_total counter
+firn_rows_written_total{format="iceberg"} 10
+# HELP firn_tasks_pending Tasks that wait for a slot.
+# TYPE firn_tasks_pending gauge
+firn_tasks_pending 7
+# HELP firn_tasks_total Attempts of tasks that ended.
+# TYPE firn_tasks_total counter
+firn_tasks_total{outcome="lost"} 1
+firn_tasks_total{outcome="succeeded"} 1
+`
+	names := []string{
+		"firn_commit_conflicts_total", "firn_commit_queue_length", "firn_commit_state_unknown", "firn_commits_total", "firn_executors", "firn_jobs_total",
+		"firn_rows_written_total", "firn_tasks_pending", "firn_tasks_total",
+	}
+	if err := testutil.GatherAndCompare(m.Gather(), strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is now can't be asked for: the counters are there all the same.
+func TestScrapeWithoutAnAnswer(t *testing.T) {
+	m := metrics.New(slog.New(slog.DiscardHandler))
+	m.Watch(func(context.Context) (metrics.Now, error) { return metrics.Now{}, errors.New("closing") })
+	m.Job("failed", "select", time.Second)
+	if n, err := testutil.GatherAndCount(m.Gather(), "firn_jobs_total", "firn_tasks_pending"); err != nil || n != 1 {
+		t.Errorf("%d, %v", n, err)
+	}
+}

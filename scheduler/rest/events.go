@@ -1,0 +1,105 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"google.golang.org/grpc"
+
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/jobview"
+)
+
+const (
+	// keepAlive is how often a stream without news says that it lives.
+	keepAlive = 15 * time.Second
+	// sendTime bounds one write to a stream.
+	sendTime = 10 * time.Second
+)
+
+// watch is the stream that Scheduler.WatchJob writes to.
+type watch struct {
+	grpc.ServerStream
+	ctx  context.Context //nolint:containedctx // a stream has one
+	send func(*firnpb.JobStatus) error
+}
+
+// Context implements grpc.ServerStream.
+func (w *watch) Context() context.Context { return w.ctx }
+
+// Send implements grpc.ServerStreamingServer.
+func (w *watch) Send(st *firnpb.JobStatus) error { return w.send(st) }
+
+func (s *Server) events(api huma.API) {
+	register(api, huma.Operation{
+		OperationID: "watch-job", Method: http.MethodGet, Path: "/jobs/{id}/events", Tags: []string{"jobs"}, Summary: "Watch a job until it has ended",
+		Description: "Server-sent events. Each event `status` has the job as get-job shows it, with its revision as id; changes that come fast are told together. The event `end` is the last one and has no data.",
+		Responses: map[string]*huma.Response{"200": {
+			Description: "the stream", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
+		}},
+	}, func(ctx context.Context, in *jobPath) (*huma.StreamResponse, error) {
+		// So that an unknown job is an answer and not a stream.
+		if _, err := s.cfg.Scheduler.GetJob(ctx, &firnpb.JobRequest{JobId: in.ID}); err != nil {
+			return nil, err
+		}
+		return &huma.StreamResponse{Body: func(hc huma.Context) {
+			r, w := humago.Unwrap(hc)
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.Header().Set("Cache-Control", "no-store")
+			s.stream(r.Context(), w, in.ID)
+		}}, nil
+	})
+}
+
+// stream writes a job's changes until it has ended or somebody leaves.
+func (s *Server) stream(ctx context.Context, w http.ResponseWriter, id string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	statuses := make(chan *firnpb.JobStatus)
+	watched := make(chan error, 1)
+	go func() {
+		watched <- s.cfg.Scheduler.WatchJob(&firnpb.JobRequest{JobId: id}, &watch{ctx: ctx, send: func(st *firnpb.JobStatus) error {
+			select {
+			case statuses <- st:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}})
+		close(statuses)
+	}()
+	rc := http.NewResponseController(w)
+	write := func(text string) bool {
+		if rc.SetWriteDeadline(time.Now().Add(sendTime)) != nil {
+			return false
+		}
+		_, err := fmt.Fprint(w, text)
+		return err == nil && rc.Flush() == nil
+	}
+	t := time.NewTicker(keepAlive)
+	defer t.Stop()
+	// The head goes out at once, also when there's no news.
+	for open := write(": watching\n\n"); open; {
+		select {
+		case st, more := <-statuses:
+			if !more {
+				if <-watched == nil {
+					write("event: end\ndata: {}\n\n")
+				}
+				return
+			}
+			raw, err := json.Marshal(jobview.JobOf(st))
+			open = err == nil && write(fmt.Sprintf("id: %d\nevent: status\ndata: %s\n\n", st.GetRevision(), raw))
+		case <-t.C:
+			open = write(": alive\n\n")
+		}
+	}
+	cancel()
+	for range statuses { // until the watcher has left
+	}
+}
