@@ -48,6 +48,8 @@ var (
 		"scheduler/journal":    "reads its own database",
 		"scheduler/adoption":   "reads the journal's record and what the catalog's driver gave",
 		"scheduler/planner":    "only writes",
+		"scheduler/eventlog":   "only writes",
+		"scheduler/rest":       "only writes: requests have no bodies, and paths and queries are read by the libraries",
 		"scheduler/committer":  "reads manifests through package wire",
 		"sinks/iceberg":        "only writes",
 		"internal/wire/firnpb": "generated; its users are fuzzed",
