@@ -27,7 +27,7 @@ type deltaReader struct {
 // deltaColumn is a column of the table.
 type deltaColumn struct {
 	delta.Field
-	// Type is DuckDB's for the column, filed that of what files hold, which has
+	// duck is DuckDB's type of the column, filed that of what files hold, which has
 	// the physical names of nested fields.
 	duck, filed string
 	// physical is the column's name in files.
@@ -104,9 +104,10 @@ func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a =
 // with odd columns, stands alone.
 func (s *session) deltaFiles(ctx context.Context, src plan.Source, r *deltaReader, in []input, odd map[string]bool) (string, error) {
 	var from, where string
-	// has says whether the columns come as the table's types, by their names.
+	// bySchema: the columns come by the table's names, with its types.
 	bySchema := in[0].Vector == nil && len(odd) == 0 && slices.Contains(r.partition, -1)
-	var found map[string]bool
+	// found has the names of columns in the file.
+	var found map[string]string
 	if bySchema {
 		from = r.bySchema(in)
 	} else {
@@ -137,9 +138,9 @@ func (s *session) deltaFiles(ctx context.Context, src plan.Source, r *deltaReade
 			}
 		case bySchema:
 			value = r.value(c, duckdb.Ident(c.Name))
-		case found[c.physical]:
-			value = duckdb.Ident(c.physical)
-			if odd[c.physical] {
+		case found[c.Name] != "":
+			value = duckdb.Ident(found[c.Name])
+			if odd[c.Name] {
 				value += " AT TIME ZONE 'UTC'"
 			}
 			value = r.value(c, "CAST("+value+" AS "+c.filed+")")
@@ -251,28 +252,27 @@ func constant(t delta.Type, text *string) (string, error) {
 	return "CAST('" + fmt.Sprint(v) + "' AS " + duck + ")", nil
 }
 
-// columnsOf gives the names of a file's columns. Where the table maps columns by
-// ids, a column with the id counts as one of the physical name.
-func (s *session) columnsOf(ctx context.Context, r *deltaReader, f input) (map[string]bool, error) {
+// columnsOf gives, for each column of the table that a file has, its name there.
+func (s *session) columnsOf(ctx context.Context, r *deltaReader, f input) (map[string]string, error) {
 	root, err := s.parquetRoot(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	has := map[string]bool{}
-	for i := range root.NumFields() {
-		has[root.Field(i).Name()] = true
-	}
+	has := map[string]string{}
 	for _, c := range r.columns {
-		id, ok := c.FieldID()
-		if r.mapping != delta.MappingID || !ok {
-			continue
-		}
-		at := slices.IndexFunc(childrenOf(root), func(n schema.Node) bool { return n.FieldID() == id })
-		if at >= 0 && root.Field(at).Name() != c.physical {
-			return nil, badFile(f.Path, fmt.Sprintf("its column with the id %d is called %q, and deletion vectors need the name %q", id, root.Field(at).Name(), c.physical))
+		if at := slices.IndexFunc(childrenOf(root), func(n schema.Node) bool { return r.is(c, n) }); at >= 0 {
+			has[c.Name] = root.Field(at).Name()
 		}
 	}
 	return has, nil
+}
+
+// is says whether a field of a file is a column of the table.
+func (r *deltaReader) is(c deltaColumn, n schema.Node) bool {
+	if id, ok := c.FieldID(); ok && r.mapping == delta.MappingID {
+		return n.FieldID() == id
+	}
+	return strings.EqualFold(n.Name(), c.physical)
 }
 
 func childrenOf(g *schema.GroupNode) []schema.Node {
@@ -297,7 +297,7 @@ func (s *session) zoneless(ctx context.Context, r *deltaReader, f input) (map[st
 	}
 	var odd map[string]bool
 	for _, n := range childrenOf(root) {
-		i := slices.IndexFunc(r.columns, func(c deltaColumn) bool { return wants(c) && c.physical == n.Name() })
+		i := slices.IndexFunc(r.columns, func(c deltaColumn) bool { return wants(c) && r.is(c, n) })
 		p, ok := n.(*schema.PrimitiveNode)
 		if i < 0 || !ok {
 			continue
@@ -311,7 +311,7 @@ func (s *session) zoneless(ctx context.Context, r *deltaReader, f input) (map[st
 			if odd == nil {
 				odd = map[string]bool{}
 			}
-			odd[n.Name()] = true
+			odd[r.columns[i].Name] = true
 		}
 	}
 	return odd, nil
