@@ -6,14 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/firn-project/firn/integration/process"
 )
-
-var fence = regexp.MustCompile("(?ms)^```(\\w+)([^\\n]*)\\n(.*?)^```$")
 
 // TestDocsCommands runs the command blocks of pages, each
 // page in one fresh directory. A block that can't be run says why.
