@@ -146,7 +146,7 @@ func (s *Set) CheckCatalog(ctx context.Context, name string) (sql.CatalogReport,
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	o := probe.Options{Name: name, Catalog: e.backend, Store: e.store}
+	o := probe.Options{Name: name, Catalog: e.backend, Store: e.store, Scoping: s.Scoping}
 	if !e.backend.Places() {
 		o.Location = func(t commit.TableName) (string, error) { return newLocation(e.config.Warehouse, "", t) }
 	}

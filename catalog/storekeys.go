@@ -54,6 +54,16 @@ func Unscoped(of string, properties map[string]string, allowed bool) (needed boo
 	}
 }
 
+// UnscopedWarning is what to say at start of a store with such properties: empty where
+// its keys are narrowed, or where executors don't get them.
+func UnscopedWarning(of string, properties map[string]string) string {
+	if objstore.FromStorage(properties).Narrows() {
+		return ""
+	}
+	_, warning, _ := Unscoped(of, properties, false) // that it isn't allowed is told by statements
+	return warning
+}
+
 // Mint makes keys for a scope of a table's files: STS narrows the configured keys, or those
 // that the catalog vends, to the scope. Without STS the catalog's are given as they
 // are, and the configured ones where Scoping allows that.

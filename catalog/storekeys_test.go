@@ -75,6 +75,17 @@ func TestKeysThatCantBeNarrowed(t *testing.T) {
 	if k, err := set.Mint(t.Context(), airT, jobScope); k.AccessKeyID != "OWN" || err != nil {
 		t.Errorf("minted %s: %v", k.AccessKeyID, err)
 	}
+	if w := UnscopedWarning("x", own); !strings.Contains(w, "aren't scoped to a job") {
+		t.Errorf("said at start: %q", w)
+	}
+	for _, quiet := range []map[string]string{
+		nil, {"allow_unscoped": "true"}, {"s3.access-key-id": "OWN"}, {"s3.access-key-id": "OWN", "allow_unscoped": "false"},
+		{"s3.access-key-id": "OWN", "allow_unscoped": "true", "s3.sts-endpoint": "http://h"},
+	} {
+		if w := UnscopedWarning("x", quiet); w != "" {
+			t.Errorf("%v: said at start: %q", quiet, w)
+		}
+	}
 	// Nothing to hand out, nothing to narrow.
 	set = openSQLWith(t, nil)
 	if needed, warning, err := set.Scoping(t.Context(), airT); needed || warning != "" || err != nil {

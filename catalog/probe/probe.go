@@ -43,6 +43,9 @@ type Options struct {
 	// Vend gets storage credentials for a table and says what came; nil for
 	// catalogs that have none.
 	Vend func(ctx context.Context, name commit.TableName) (string, error)
+	// Scoping says whether executors need keys to a table's files, and what isn't
+	// right about those that they get: allowed, as the warning, or not, as the error.
+	Scoping func(ctx context.Context, name commit.TableName) (needed bool, warning string, err error)
 }
 
 // cleanupTimeout bounds the removal of what the probes made.
@@ -114,7 +117,7 @@ func (p *prober) run(ctx context.Context) {
 	}
 	p.add("scratch", tried, "made", sql.ProbeOK)
 	for _, probe := range []func(context.Context) error{
-		p.commits, p.staleHead, p.staleSequence, p.duplicateID, p.history, p.putIfAbsent, p.vend,
+		p.commits, p.staleHead, p.staleSequence, p.duplicateID, p.history, p.putIfAbsent, p.vend, p.scope,
 	} {
 		if err := probe(ctx); err != nil {
 			p.undecided = "a probe got no answer: " + err.Error()

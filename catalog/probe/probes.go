@@ -271,6 +271,22 @@ func (p *prober) putIfAbsent(ctx context.Context) error {
 	return nil
 }
 
+// scope asks which keys executors would get for the table.
+func (p *prober) scope(ctx context.Context) error {
+	const name, tried = "executors' keys", "ask what executors that write to the table would get"
+	switch needed, warning, err := p.Scoping(ctx, p.table); {
+	case err != nil:
+		p.add(name, tried, err.Error(), sql.ProbeWarning)
+	case warning != "":
+		p.add(name, tried, "allow_unscoped: "+warning, sql.ProbeWarning)
+	case !needed:
+		p.add(name, tried, "none are needed", sql.ProbeSkipped)
+	default:
+		p.add(name, tried, "keys that are scoped, and end", sql.ProbeOK)
+	}
+	return nil
+}
+
 // vend asks for storage credentials.
 func (p *prober) vend(ctx context.Context) error {
 	const name, tried = "storage credentials", "load the table and ask for credentials to its files"

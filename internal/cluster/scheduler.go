@@ -114,6 +114,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	if options.Names, err = deltatables.OpenSQLite(ctx, filepath.Join(cfg.Dir, "tables.db")); err != nil {
 		return nil, err
 	}
+	warnUnscoped(cfg)
 	catalogs, err := catalog.OpenWith(ctx, options)
 	if err != nil {
 		return nil, err

@@ -3,10 +3,12 @@ package cluster
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/firn-project/firn/catalog"
 	"github.com/firn-project/firn/internal/config"
 	"github.com/firn-project/firn/internal/security"
 )
@@ -77,6 +79,24 @@ func secure(t config.TLS, listen string, plaintext bool, logger *slog.Logger) (s
 	s.server = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(server))}
 	s.dial = security.DialTLS(client)
 	return s, nil
+}
+
+// warnUnscoped says of which stores executors get the scheduler's own keys.
+func warnUnscoped(cfg SchedulerConfig) {
+	if cfg.Logger == nil || cfg.AnyCatalog {
+		return
+	}
+	say := func(of string, properties map[string]string) {
+		if text := catalog.UnscopedWarning(of, properties); text != "" {
+			cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "keys not scoped", slog.String("store", of), slog.String("risk", text))
+		}
+	}
+	for _, c := range cfg.Catalogs {
+		say("catalog "+c.Name, c.Properties)
+	}
+	for _, s := range slices.Concat(cfg.SourceStores, cfg.DeltaPaths) {
+		say(s.Location, s.Properties)
+	}
 }
 
 func warn(logger *slog.Logger, listen, text string) {

@@ -99,6 +99,9 @@ func leaf(key string, n *yaml.Node, path string) Setting {
 	switch kind {
 	case "":
 		s.Value = Mask(property, n.Value)
+		if property == "allow_unscoped" && n.Value == "true" {
+			s.Origin += "; warning: executors may get the scheduler's own keys to the store, which aren't scoped to a job"
+		}
 	case "env":
 		s.Value, s.Origin = Redacted, s.Origin+": variable "+n.Value
 	default:
