@@ -16,7 +16,7 @@ import (
 var decoders = map[string][]string{
 	"scheduler":         {"FuzzCalls"},
 	"scheduler/answers": {"FuzzProbe"},
-	"executor":          {"FuzzTask"},
+	"executor":          {"FuzzTask", "FuzzStoreKeys"},
 	"executor/engine":   {"FuzzLiteralOnly"},
 	"internal/wire":     {"FuzzCheckMessage", "FuzzDecodeManifest", "FuzzDecodeReport", "FuzzVerify"},
 	"internal/binder":   {"FuzzServe"},

@@ -79,7 +79,10 @@ func TestKeysThatCantBeNarrowed(t *testing.T) {
 		t.Errorf("said at start: %q", w)
 	}
 	for _, quiet := range []map[string]string{
-		nil, {"allow_unscoped": "true"}, {"s3.access-key-id": "OWN"}, {"s3.access-key-id": "OWN", "allow_unscoped": "false"},
+		nil,
+		{"allow_unscoped": "true"},
+		{"s3.access-key-id": "OWN"},
+		{"s3.access-key-id": "OWN", "allow_unscoped": "false"},
 		{"s3.access-key-id": "OWN", "allow_unscoped": "true", "s3.sts-endpoint": "http://h"},
 	} {
 		if w := UnscopedWarning("x", quiet); w != "" {

@@ -18,6 +18,8 @@ import (
 const (
 	renewFrom, renewTo = 0.6, 0.8
 	renewAgain         = 5 * time.Second
+	// longestKeys is how long keys are used at most, whatever was said.
+	longestKeys = 24 * time.Hour
 	// renewFailing bounds one request for keys.
 	renewFailing = 30 * time.Second
 )
@@ -122,7 +124,8 @@ func (h *heldKeys) Keys(ctx context.Context) (objstore.Keys, error) {
 		return objstore.Keys{}, err
 	}
 	h.keys = objstore.Keys{AccessKeyID: got.GetAccessKeyId(), SecretAccessKey: got.GetSecretAccessKey(), SessionToken: got.GetSessionToken()}
-	if ttl := time.Duration(got.GetTtlMs()) * time.Millisecond; ttl > 0 {
+	if ttl := min(got.GetTtlMs(), longestKeys.Milliseconds()); ttl > 0 {
+		ttl := time.Duration(ttl) * time.Millisecond
 		h.keys.Expires = now.Add(ttl)
 		h.renew = now.Add(time.Duration(float64(ttl) * (renewFrom + (renewTo-renewFrom)*rand.Float64())))
 	}

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/firn-project/firn/internal/wire/firnpb"
 )
 
@@ -134,6 +136,31 @@ func TestKeysWithoutScheduler(t *testing.T) {
 		m.down.Store(false)
 		if _, err := held.Keys(t.Context()); err != nil {
 			t.Errorf("the scheduler is there again: %v", err)
+		}
+	})
+}
+
+// FuzzStoreKeys: whatever the scheduler answers to a question for keys, it's an error,
+// or keys that are used no longer than a day without asking again.
+func FuzzStoreKeys(f *testing.F) {
+	for _, ttl := range []int64{0, -1, 1, 900_000, 1 << 62} {
+		raw, err := proto.Marshal(&firnpb.StoreKeysResponse{Known: true, AccessKeyId: "k", SecretAccessKey: "s", SessionToken: "t", TtlMs: ttl})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var answer firnpb.StoreKeysResponse
+		if proto.Unmarshal(raw, &answer) != nil {
+			return
+		}
+		held := newKeyring(func(context.Context, *firnpb.StoreKeysRequest) (*firnpb.StoreKeysResponse, error) {
+			return &answer, nil
+		}).held("j-1", "w0")
+		k, err := held.Keys(t.Context())
+		if err == nil && (!answer.GetKnown() || time.Until(k.Expires) > 25*time.Hour || !k.Expires.IsZero() && k.Expires.Before(time.Now().Add(-time.Minute))) {
+			t.Errorf("%v: keys that end %v", &answer, k.Expires)
 		}
 	})
 }

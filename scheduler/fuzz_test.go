@@ -18,7 +18,7 @@ import (
 func FuzzCalls(f *testing.F) {
 	catalogs := &fakeCatalogs{table: committest.NewCatalog(committest.Mode{})}
 	s, err := New(Config{
-		Dir: f.TempDir(), Catalogs: catalogs, HeartbeatInterval: 20 * time.Millisecond, ExecutorTimeout: time.Second, ExecutorWait: time.Millisecond,
+		Dir: f.TempDir(), Catalogs: catalogs, StoreKeys: fakeMinter{}, HeartbeatInterval: 20 * time.Millisecond, ExecutorTimeout: time.Second, ExecutorWait: time.Millisecond,
 		CloseTimeout: time.Second, bindStatement: bindFake(catalogs), Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -48,6 +48,11 @@ func FuzzCalls(f *testing.F) {
 		{&firnpb.ReportStatusRequest{ExecutorId: "e", Incarnation: "i", Statuses: []*firnpb.TaskStatus{{JobId: "j", AttemptId: "a", State: "succeeded"}}}, func(ctx context.Context, m proto.Message) {
 			_, _ = s.ReportStatus(ctx, m.(*firnpb.ReportStatusRequest))
 		}},
+		{&firnpb.StoreKeysRequest{ExecutorId: "e", Incarnation: "i", JobId: "j", Credential: "w0", ExpiredKey: "k"}, func(ctx context.Context, m proto.Message) {
+			if got, err := s.StoreKeys(ctx, m.(*firnpb.StoreKeysRequest)); err == nil && got.GetAccessKeyId()+got.GetSecretAccessKey()+got.GetSessionToken() != "" {
+				panic("keys were given to an executor that runs nothing")
+			}
+		}},
 		{&firnpb.ExecuteRequest{ProtocolVersion: wire.ProtocolVersion, Sql: "SELECT 1"}, func(ctx context.Context, m proto.Message) {
 			_, _ = s.Execute(ctx, m.(*firnpb.ExecuteRequest))
 		}},
@@ -61,6 +66,12 @@ func FuzzCalls(f *testing.F) {
 		{&firnpb.OpenUploadRequest{ArrowSchema: []byte("x")}, func(ctx context.Context, m proto.Message) {
 			_, _ = s.OpenUpload(ctx, m.(*firnpb.OpenUploadRequest))
 			_, _ = uploadColumns(m.(*firnpb.OpenUploadRequest).GetArrowSchema())
+		}},
+		{&firnpb.ListExecutorsRequest{}, func(ctx context.Context, m proto.Message) {
+			_, _ = s.ListExecutors(ctx, m.(*firnpb.ListExecutorsRequest))
+		}},
+		{&firnpb.DrainExecutorRequest{}, func(ctx context.Context, m proto.Message) {
+			_, _ = s.DrainExecutor(ctx, m.(*firnpb.DrainExecutorRequest))
 		}},
 		{&firnpb.ListUnitsRequest{All: true}, func(ctx context.Context, m proto.Message) {
 			_, _ = s.ListUnits(ctx, m.(*firnpb.ListUnitsRequest))

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,6 +121,56 @@ func TestS3WebIdentity(t *testing.T) {
 	c.RoleARN = ""
 	if err := s.ask(t, c); err == nil || !strings.Contains(err.Error(), "s3.role-arn") {
 		t.Errorf("without a role: %v", err)
+	}
+}
+
+// TestNarrowWithWebIdentity: the role is assumed once, by the identity and under the
+// scope as its policy; the file is read anew each time, and nothing of it is in what
+// comes out. Without what it takes, or with an answer that holds nothing, it's an error.
+func TestNarrowWithWebIdentity(t *testing.T) {
+	var asked []url.Values
+	answer := func() string {
+		return fmt.Sprintf(assumed, "WEB", time.Now().Add(15*time.Minute).UTC().Format(time.RFC3339))
+	}
+	sts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		asked = append(asked, r.Form)
+		if r.Header.Get("Authorization") != "" {
+			t.Error("the question is signed")
+		}
+		_, _ = io.WriteString(w, answer())
+	}))
+	defer sts.Close()
+	defer objstore.CloseIdleConnections()
+	token := filepath.Join(t.TempDir(), "token")
+	c := objstore.FromStorage(map[string]string{"s3.web-identity-token-file": token, "s3.role-arn": "arn:aws:iam::1:role/r", "s3.sts-endpoint": sts.URL})
+	scope := objstore.Scope{Write: "s3://lake/t/data/j-1/"}
+	if !c.Narrows() {
+		t.Error("an identity with a role can't be narrowed")
+	}
+	if _, err := c.Narrow(t.Context(), scope); err == nil || len(asked) > 0 {
+		t.Errorf("without a token: %v, asked %d times", err, len(asked))
+	}
+	for i, jwt := range []string{"jwt-1", "jwt-2"} {
+		if err := os.WriteFile(token, []byte(jwt), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		k, err := c.Narrow(t.Context(), scope)
+		if err != nil || k.AccessKeyID != "WEB" || k.SessionToken != "T" || time.Until(k.Expires) < 14*time.Minute {
+			t.Fatalf("%s until %v: %v", k.AccessKeyID, k.Expires, err)
+		}
+		q := asked[i]
+		if q.Get("Action") != "AssumeRoleWithWebIdentity" || q.Get("WebIdentityToken") != jwt || q.Get("DurationSeconds") != "900" ||
+			!strings.Contains(q.Get("Policy"), `"arn:aws:s3:::lake/t/data/j-1/*"`) || strings.Contains(q.Get("Policy"), "DeleteObject") {
+			t.Errorf("STS was asked %v", q)
+		}
+	}
+	if _, err := c.Narrow(t.Context(), objstore.Scope{}); err == nil || len(asked) != 2 {
+		t.Errorf("an empty scope: %v", err)
+	}
+	answer = func() string { return "<AssumeRoleWithWebIdentityResponse/>" }
+	if k, err := c.Narrow(t.Context(), scope); err == nil {
+		t.Errorf("an empty answer gives %q", k.AccessKeyID)
 	}
 }
 
