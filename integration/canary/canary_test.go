@@ -71,7 +71,8 @@ func newLab(t *testing.T) *lab {
 		"      token_command: cat " + l.file("token", l.plant("token-of-a-command")) + "\n      header.X-File_file: " + l.file("header", l.plant("header-of-a-file")) + "\n" +
 		"  pg:\n    type: sql\n    uri: " + database + "\n    warehouse: s3://lake/pg\n    properties:\n" + s3 +
 		"create_catalog:\n  types: [rest]\n" +
-		"sources:\n  stores:\n    - location: s3://lake/landing\n      properties:\n  " + indented
+		"sources:\n  stores:\n    - location: s3://lake/landing\n      properties:\n  " + indented +
+		"delta:\n  paths:\n    - location: s3://lake/tables\n      properties:\n  " + indented
 	config := l.file("scheduler.yaml", strings.TrimRight(body, " "))
 	l.sched = process.StartWith(t, []string{"CANARY_CREDENTIAL=" + l.plant("client") + ":" + l.plant("client-secret")},
 		"scheduler", "--listen", "127.0.0.1:0", "--dir", filepath.Join(l.dir, "scheduler"), "--config", config, "--log-level", "debug")
@@ -135,6 +136,14 @@ func (l *lab) work(secretToken string) {
 	}
 	l.sql("INSERT INTO lake.air.flights SELECT date, delay, distance, '" + marker + "', destination FROM pg.air.flights WHERE delay > 0")
 	l.sql("SELECT origin, count(*), sum(f.distance) FROM bear.air.flights f GROUP BY origin ORDER BY 2 DESC LIMIT 3")
+	for _, table := range []string{"delta.`s3://lake/tables/flights`", "pg.air.d"} {
+		l.sql("CREATE TABLE " + table + " (delay bigint, origin string) USING delta PARTITIONED BY (origin)")
+		l.sql("INSERT INTO " + table + " SELECT delay, origin FROM pg.air.flights LIMIT 100")
+		l.sql("SELECT count(*) FROM " + table)
+		l.sql("DESCRIBE HISTORY " + table)
+	}
+	l.fails("INSERT INTO delta.`s3://lake/elsewhere/t` VALUES (1, 'x')")
+	l.fails("SELECT * FROM delta.`s3://lake/tables/none`")
 	l.sql("CREATE CATALOG made WITH (type = 'rest', uri = '" + l.rest.URI + "', token = '" + secretToken + "')")
 	l.sql("SHOW NAMESPACES IN made")
 	for _, s := range []string{

@@ -142,6 +142,9 @@ func filesOf(src *plan.Source) []string {
 		for _, d := range f.EqualityDeletes {
 			all = append(all, d.Path)
 		}
+		if f.Vector != nil {
+			all = append(all, f.Vector.File)
+		}
 	}
 	all = slices.DeleteFunc(all, func(p string) bool { return !objstore.Remote(p) })
 	slices.Sort(all)

@@ -49,6 +49,9 @@ func insert(files ...string) plan.Node {
 	for _, f := range files {
 		src.Files = append(src.Files, plan.SourceFile{Path: f, PositionDeletes: []string{"s3://b/in/deletes"}})
 	}
+	if len(src.Files) == 1 {
+		src.Files[0].Vector = &plan.DeletionVector{File: "s3://b/in/vector"}
+	}
 	return &plan.Write{
 		Input:   &plan.Query{Sources: []plan.Source{src}},
 		Context: plan.WriteContext{Table: commit.TableName{Catalog: "lake", Name: "out"}, Prefix: "s3://b/out/data/j-1/", Storage: storage},
@@ -83,7 +86,7 @@ func TestPlanWithoutKeys(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want := "[{Write:s3://b/out/data/j-1/ Read:[] List:[]} {Write: Read:[s3://b/in/a.parquet s3://b/in/deletes] List:[]}]"
+	want := "[{Write:s3://b/out/data/j-1/ Read:[] List:[]} {Write: Read:[s3://b/in/a.parquet s3://b/in/deletes s3://b/in/vector] List:[]}]"
 	if got := fmt.Sprintf("%+v", m.scopes); got != want {
 		t.Errorf("scopes %s\nwant   %s", got, want)
 	}
