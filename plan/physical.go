@@ -256,6 +256,9 @@ type ShuffleLocation struct {
 	Address string
 	Rows    int64
 	Bytes   int64
+	// First and End limit reading to the rows First ≤ n < End of the piece. Both
+	// zero: all of it. The ticket says so too.
+	First, End int64
 	// Ticket is the signed Flight ticket.
 	Ticket []byte
 }

@@ -82,14 +82,19 @@ func (s *Scheduler) executeSQL(ctx context.Context, r *firnpb.ExecuteRequest, su
 		if err := logical(stmt); err != nil {
 			return nil, err
 		}
-		sub.fingerprint = fingerprint("sql", sub.sql, session.Catalog, strings.Join(session.Namespace, "\x00"), sub.target.String(), sub.timeZone, string(sub.mode), strconv.FormatInt(r.GetRejectLimit(), 10))
+		sub.fingerprint = statementPrint(r, sub, session)
 		resp.Job, err = s.submit(ctx, sub)
 		return resp, err
 	case *sql.Explain:
 		if err := logical(body.Statement); err != nil {
 			return nil, err
 		}
-		text, err := s.explain(ctx, sub)
+		explain := s.explain
+		if body.Analyze {
+			sub.fingerprint = statementPrint(r, sub, session)
+			explain = s.analyze
+		}
+		text, err := explain(ctx, sub)
 		if err != nil {
 			return nil, err
 		}
@@ -108,6 +113,11 @@ func (s *Scheduler) executeSQL(ctx context.Context, r *firnpb.ExecuteRequest, su
 		resp.RowsIpc, err = resultRows(res)
 		return resp, err
 	}
+}
+
+// statementPrint is the fingerprint of a statement.
+func statementPrint(r *firnpb.ExecuteRequest, sub submission, session plan.Session) string {
+	return fingerprint("sql", sub.sql, session.Catalog, strings.Join(session.Namespace, "\x00"), sub.target.String(), sub.timeZone, string(sub.mode), strconv.FormatInt(r.GetRejectLimit(), 10))
 }
 
 // executePhysical runs a plan that the client bound itself.

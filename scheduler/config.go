@@ -29,6 +29,12 @@ type Catalogs interface {
 	OpenTable(ctx context.Context, name commit.TableName) (commit.Table, error)
 }
 
+// Ways of planning: see planner.Options.
+const (
+	PlanningAdaptive = "adaptive"
+	PlanningStatic   = "static"
+)
+
 // Ways of dispatch.
 const (
 	DispatchPush = "push"
@@ -50,6 +56,8 @@ type Config struct {
 	// Binder binds the queries that look at no files, outside of this process. Nil:
 	// executors bind those too.
 	Binder sql.Binder
+	// Planning is PlanningAdaptive (default) or PlanningStatic.
+	Planning string
 	// Dispatch is DispatchPush (default) or DispatchPull.
 	Dispatch string
 	// Root picks the root operators that run on the scheduler. Nil stands for
@@ -172,6 +180,7 @@ func (c Config) withDefaults() Config {
 	}
 	str(&c.Listen, "127.0.0.1:0")
 	str(&c.Dispatch, DispatchPush)
+	str(&c.Planning, PlanningAdaptive)
 	dur(&c.HeartbeatInterval, 2*time.Second)
 	dur(&c.ExecutorTimeout, 20*time.Second)
 	dur(&c.ProbeTimeout, 3*time.Minute)
@@ -218,6 +227,8 @@ func (c Config) validate() error {
 		return errors.New("scheduler: Dir is empty; want the directory of the journal")
 	case c.Catalogs == nil:
 		return errors.New("scheduler: Catalogs is nil")
+	case c.Planning != PlanningAdaptive && c.Planning != PlanningStatic:
+		return fmt.Errorf("scheduler: Planning is %q; want %q or %q", c.Planning, PlanningAdaptive, PlanningStatic)
 	case c.Dispatch != DispatchPush && c.Dispatch != DispatchPull:
 		return fmt.Errorf("scheduler: Dispatch is %q; want %q or %q", c.Dispatch, DispatchPush, DispatchPull)
 	case c.ExecutorTimeout <= c.HeartbeatInterval:

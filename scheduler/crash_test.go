@@ -216,12 +216,15 @@ func startMortal(t *testing.T, dir, addr string, catalogs *fakeCatalogs, dieAt i
 // and started again: the job ends as the same job under the same key, its rows
 // are in the table exactly once, and no file of it was deleted.
 func TestKilledAtEveryWrite(t *testing.T) {
-	for _, stmt := range []string{insert, "INSERT INTO mem.ns.t SELECT 2"} {
+	for name, c := range map[string]killed{
+		"one stage": {sql: insert, rows: 10 * parts}, "two stages": {sql: "INSERT INTO mem.ns.t SELECT 2", rows: 20},
+		"two stages, cut anew": {sql: "INSERT INTO mem.ns.t SELECT 2", rows: 10, planning: PlanningAdaptive},
+	} {
 		for _, after := range []bool{false, true} {
 			for k := 1; ; k++ {
 				fired := false
-				t.Run(fmt.Sprintf("%s/after=%t/%d", stmt[len(stmt)-1:], after, k), func(t *testing.T) {
-					fired = killAt(t, stmt, k, after, false)
+				t.Run(fmt.Sprintf("%s/after=%t/%d", name, after, k), func(t *testing.T) {
+					fired = killAt(t, c, k, after, false)
 				})
 				if !fired || t.Failed() {
 					break
@@ -235,17 +238,25 @@ func TestKilledAtEveryWrite(t *testing.T) {
 func TestKilledWithItsExecutor(t *testing.T) {
 	for k := 1; ; k++ {
 		fired := false
-		t.Run(fmt.Sprint(k), func(t *testing.T) { fired = killAt(t, insert, k, true, true) })
+		t.Run(fmt.Sprint(k), func(t *testing.T) { fired = killAt(t, killed{sql: insert, rows: 10 * parts}, k, true, true) })
 		if !fired || t.Failed() {
 			break
 		}
 	}
 }
 
+// killed is a statement whose scheduler is killed, the rows that it writes, and how
+// it is planned.
+type killed struct {
+	sql      string
+	rows     int64
+	planning string
+}
+
 // killAt runs a statement under a scheduler that dies at write k, and says
 // whether it did. The write that registers the executor isn't counted.
-func killAt(t *testing.T, stmt string, k int, after, executorToo bool) bool {
-	catalogs := &fakeCatalogs{table: committest.NewCatalog(committest.Mode{})}
+func killAt(t *testing.T, c killed, k int, after, executorToo bool) bool {
+	catalogs := &fakeCatalogs{table: committest.NewCatalog(committest.Mode{}), planning: c.planning}
 	dir := t.TempDir()
 	h, m := startMortal(t, dir, "", catalogs, 0, after)
 	addr := h.s.Addr()
@@ -258,7 +269,7 @@ func killAt(t *testing.T, stmt string, k int, after, executorToo bool) bool {
 	defer cancel()
 	ended := make(chan *firnpb.JobStatus, 1)
 	go func() {
-		resp, err := h.client.Execute(ctx, &firnpb.ExecuteRequest{ProtocolVersion: wire.ProtocolVersion, Sql: stmt, IdempotencyKey: "k"})
+		resp, err := h.client.Execute(ctx, &firnpb.ExecuteRequest{ProtocolVersion: wire.ProtocolVersion, Sql: c.sql, IdempotencyKey: "k"})
 		if err != nil {
 			return
 		}
@@ -298,15 +309,12 @@ func killAt(t *testing.T, stmt string, k int, after, executorToo bool) bool {
 	case <-time.After(20 * time.Second):
 		t.Fatal("neither an end nor the fault")
 	}
-	st := h.run(&firnpb.ExecuteRequest{Sql: stmt, IdempotencyKey: "k"})
+	st := h.run(&firnpb.ExecuteRequest{Sql: c.sql, IdempotencyKey: "k"})
 	wantState(t, st, graph.Succeeded, commit.CommitCommitted)
 	if id != "" && st.GetJobId() != id {
 		t.Errorf("job %s became %s", id, st.GetJobId())
 	}
-	want := int64(10 * parts)
-	if stmt != insert {
-		want = 20
-	}
+	want := c.rows
 	if rows := catalogs.table.Rows("main"); catalogs.table.Applied() != 1 || rows != want || st.GetReport().GetRows() != want {
 		t.Errorf("%d commits, %d rows in the table, report %v", catalogs.table.Applied(), rows, st.GetReport())
 	}

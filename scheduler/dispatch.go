@@ -246,8 +246,11 @@ func (s *Scheduler) locations(j *job, inputs []graph.Accepted, expires time.Time
 			Ticket: s.signer.Sign(&firnpb.Ticket{
 				Purpose: wire.PurposeRead, JobId: j.id, Stage: uint32(in.Task.Stage), Task: uint32(in.Task.Task),
 				AttemptId: in.Attempt, Output: uint32(in.Output.Partition), ExecutorId: in.Executor,
-				ExpiresUnixMs: expires.UnixMilli(),
+				ExpiresUnixMs: expires.UnixMilli(), FirstRow: in.First, EndRow: in.End,
 			}),
+		}
+		if l.First, l.End = in.First, in.End; in.End > 0 {
+			l.Rows, l.Bytes = in.End-in.First, in.Output.Bytes*(in.End-in.First)/max(in.Output.Rows, 1)
 		}
 		if e := s.state.executors[in.Executor]; e != nil {
 			l.Address = e.flight

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -50,6 +51,8 @@ type fakeCatalogs struct {
 	pinErr      error
 	storage     map[string]string
 	deleted     []string
+	// planning is how the scheduler of a test plans; static when empty.
+	planning string
 }
 
 func (c *fakeCatalogs) Catalogs(context.Context) ([]string, error) { return []string{"mem"}, nil }
@@ -136,7 +139,7 @@ func startIn(t *testing.T, dir string, catalogs *fakeCatalogs, edit func(*Config
 	cfg := Config{
 		Dir: dir, Catalogs: catalogs, HeartbeatInterval: 20 * time.Millisecond, ExecutorTimeout: time.Minute,
 		ExecutorWait: 5 * time.Second, CloseTimeout: 10 * time.Second,
-		bindStatement: bindFake(catalogs),
+		bindStatement: bindFake(catalogs), Planning: cmp.Or(catalogs.planning, PlanningStatic),
 		DeleteFile: func(_ context.Context, _ map[string]string, uri string) error {
 			catalogs.set(func() { catalogs.deleted = append(catalogs.deleted, uri) })
 			return nil

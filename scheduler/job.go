@@ -18,6 +18,7 @@ import (
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/graph/adaptive"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
 	"github.com/firn-project/firn/scheduler/storekeys"
@@ -43,6 +44,10 @@ type job struct {
 	earlyErr       error
 	cancelPlan     context.CancelFunc
 	planned        *planner.Job
+	// planBody is the plan as the journal has it, without layouts.
+	planBody []byte
+	layouts  map[int]*adaptive.Layout
+	warnings []string
 	// token is the job's unit's, origin the seat of the table at which its key
 	// was first accepted.
 	token  commit.Token
@@ -201,6 +206,8 @@ func (s *Scheduler) carryOut(j *job, actions []graph.Action) {
 			s.jobEnded(j)
 		case graph.FreeJobData:
 			s.freeData(j.id, a.Stages)
+		case graph.KeepLayout:
+			s.keepLayout(j, a)
 		case graph.DropOutput:
 			s.noted(j, journal.Batch{Ended: []string{a.Attempt}})
 		case graph.StartRoot, graph.SkipRoot, graph.SealRoot, graph.ProceedRoot, graph.CancelAnswer, graph.KeepOutput:
@@ -239,6 +246,9 @@ func (s *Scheduler) jobEnded(j *job) {
 	j.expires = j.ended.Add(s.cfg.ResultTTL)
 	for _, id := range j.uploads {
 		s.releaseUpload(id, j.state() == graph.Succeeded)
+	}
+	if j.graph != nil {
+		j.planText = textOf(j.planned, j.graph.Stages(), j.warnings)
 	}
 	s.log.Info("job ended", slog.String("job_id", j.id), slog.String("state", string(j.state())),
 		slog.String("commit", string(j.commitState())), slog.Duration("duration", j.ended.Sub(j.submitted)), slog.Any("error", j.err()))

@@ -81,7 +81,8 @@ func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJo
 }
 
 func (j *job) takePlan(p *plannedJob) {
-	j.planned, j.planText, j.storeKeys = p.Job, p.text(), p.keys
+	j.planned, j.storeKeys, j.planBody, j.warnings = p.Job, p.keys, p.body, p.warnings
+	j.planText = textOf(p.Job, nil, p.warnings)
 }
 
 // plannedJob is a planned job with what the journal keeps of its plan, and the keys
@@ -93,10 +94,10 @@ type plannedJob struct {
 	warnings []string
 }
 
-// text is the plan for people.
-func (p *plannedJob) text() string {
-	text := planner.Explain(p.Job)
-	for _, w := range p.warnings {
+// textOf is the plan for people; ran is how the stages ran, nil before they did.
+func textOf(p *planner.Job, ran []graph.StageView, warnings []string) string {
+	text := planner.Explain(p, ran)
+	for _, w := range warnings {
 		text = strings.TrimRight(text, "\n") + "\nwarning: " + w + "\n"
 	}
 	return text
@@ -141,7 +142,7 @@ func (s *Scheduler) cutStages(ctx context.Context, j *job) (*plannedJob, error) 
 	}
 	var err error
 	out.Job, err = planner.PlanJob(ctx, p, planner.Options{
-		JobID: j.id, Mode: j.mode, Root: s.cfg.Root,
+		JobID: j.id, Mode: j.mode, Root: s.cfg.Root, Adaptive: s.cfg.Planning == PlanningAdaptive, Slots: s.slots(ctx),
 		Bind: func(ctx context.Context, l *plan.Logical) (own plan.Node, err error) {
 			if bound, err = s.bind(ctx, j, l); err == nil {
 				own, out.keys, out.warnings, err = storekeys.Scope(ctx, s.cfg.StoreKeys, bound)
@@ -242,7 +243,8 @@ func (s *Scheduler) bind(ctx context.Context, j *job, l *plan.Logical) (plan.Nod
 	}
 	return bind(ctx, stmt, l.Session, sql.BindOptions{
 		JobID: j.id, Now: j.now, TimeZone: j.timeZone, RejectLimit: l.RejectLimit, Slots: slots,
-		Uploads: func(id string) (plan.Upload, []plan.Column, error) { return s.useUpload(ctx, j, id) },
+		Adaptive: s.cfg.Planning == PlanningAdaptive,
+		Uploads:  func(id string) (plan.Upload, []plan.Column, error) { return s.useUpload(ctx, j, id) },
 	})
 }
 
@@ -299,7 +301,34 @@ func (s *Scheduler) explain(ctx context.Context, sub submission) (string, error)
 	if err != nil {
 		return "", err
 	}
-	return planned.text(), nil
+	return textOf(planned.Job, nil, planned.warnings), nil
+}
+
+// analyze runs a statement to its end and tells what became of its plan. The job
+// goes on when ctx ends.
+func (s *Scheduler) analyze(ctx context.Context, sub submission) (string, error) {
+	st, err := s.submit(ctx, sub)
+	for err == nil && !endedState(st.GetState()) {
+		var j *job
+		var changed chan struct{}
+		if j, st, err = s.find(ctx, &firnpb.JobRequest{JobId: st.GetJobId()}); err != nil || j == nil {
+			break
+		}
+		if st, changed, err = s.viewChanged(ctx, j); err != nil || endedState(st.GetState()) {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-s.leave:
+			err = errClosing()
+		}
+	}
+	if err == nil && st.GetError() != nil {
+		err = wire.ErrorFromProto(st.GetError())
+	}
+	return st.GetPlanText(), err
 }
 
 // binder lets an executor bind queries, or the helper those that look at no files:

@@ -16,6 +16,7 @@ import (
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/graph/adaptive"
 	"github.com/firn-project/firn/scheduler/jobview"
 	"github.com/firn-project/firn/scheduler/journal"
 )
@@ -151,6 +152,41 @@ func (s *Scheduler) attemptOver(a *attempt, outcome string, took time.Duration, 
 // tookOf is how long an attempt ran by its executor's clock.
 func tookOf(st *firnpb.TaskStatus) time.Duration {
 	return max(0, time.Duration(st.GetEndedUnixMs()-st.GetStartedUnixMs())*time.Millisecond)
+}
+
+// plannedRecord is a plan whose stages were cut into tasks, as the journal keeps it.
+// A plan of which no stage was is kept as it is.
+type plannedRecord struct {
+	Plan    json.RawMessage          `json:"plan"`
+	Layouts map[int]*adaptive.Layout `json:"layouts"`
+}
+
+// keepLayout records how a stage is cut into tasks, with the event that had it cut.
+func (s *Scheduler) keepLayout(j *job, a graph.KeepLayout) {
+	if j.layouts == nil {
+		j.layouts = map[int]*adaptive.Layout{}
+	}
+	if j.layouts[a.Stage] = a.Layout; a.Layout == nil {
+		delete(j.layouts, a.Stage)
+	}
+	raw, err := json.Marshal(plannedRecord{Plan: j.planBody, Layouts: j.layouts})
+	if err != nil {
+		s.failJob(j, fmt.Errorf("record how stage %d of job %s is cut: %w", a.Stage, j.id, err))
+		return
+	}
+	s.noted(j, journal.Batch{Plans: []journal.Plan{{JobID: j.id, Body: raw}}})
+}
+
+// splitPlanRecord parts a record into the plan and the layouts of its stages.
+func splitPlanRecord(raw []byte) (body []byte, layouts map[int]*adaptive.Layout, err error) {
+	var r plannedRecord
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, nil, fmt.Errorf("read plan: %w", err)
+	}
+	if len(r.Plan) == 0 {
+		return raw, nil, nil
+	}
+	return r.Plan, r.Layouts, nil
 }
 
 // startedAttempt is the record of an attempt that is about to be handed out.

@@ -130,7 +130,10 @@ func (s *Scheduler) recoverJob(ctx context.Context, rec journal.Job) (*job, erro
 	if !planned {
 		return j, nil
 	}
-	j.resume = &resume{plan: body, sent: requestsOf(sends, u.Branch)}
+	j.resume = &resume{sent: requestsOf(sends, u.Branch)}
+	if j.resume.plan, j.layouts, err = splitPlanRecord(body); err != nil {
+		return nil, fmt.Errorf("take up job %s: %w", rec.ID, err)
+	}
 	if j.resume.attempts, err = s.journal.Attempts(ctx, rec.ID); err != nil || !sealed {
 		return j, err
 	}
@@ -189,7 +192,9 @@ func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) 
 	if top, out.keys, out.warnings, err = storekeys.Scope(ctx, s.cfg.StoreKeys, top); err != nil {
 		return nil, err
 	}
-	if out.Job, err = planner.PlanJob(ctx, top, planner.Options{JobID: j.id, Mode: j.mode, Root: s.cfg.Root}); err != nil {
+	if out.Job, err = planner.PlanJob(ctx, top, planner.Options{
+		JobID: j.id, Mode: j.mode, Root: s.cfg.Root, Adaptive: s.cfg.Planning == PlanningAdaptive, Slots: s.slots(ctx),
+	}); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -289,10 +294,12 @@ func (s *Scheduler) resumeGraph(j *job) {
 }
 
 // keptAttempts picks of the job's attempts those that are still good: of each
-// task the accepted one, or else the one that was started last and hasn't ended, on an executor
+// task the accepted one, even if its output is lost, or else the one that was started last and hasn't ended, on an executor
 // that is still the one it was. Once the unit is sealed no executor is needed.
 func (s *Scheduler) keptAttempts(j *job) graph.Kept {
-	kept := graph.Kept{Sealed: j.resume.unit != nil, Sent: j.lost || len(j.resume.sent) > 0}
+	kept := graph.Kept{
+		Sealed: j.resume.unit != nil, Sent: j.lost || len(j.resume.sent) > 0, Lost: map[string]bool{}, Layouts: j.layouts,
+	}
 	last := map[graph.TaskID]journal.Attempt{}
 	var order []graph.TaskID
 	for _, a := range j.resume.attempts {
@@ -317,9 +324,8 @@ func (s *Scheduler) keptAttempts(j *job) graph.Kept {
 				continue
 			}
 			copied := len(st.GetManifestIpc()) > 0 && a.Stage == j.planned.Final().ID
-			if here || copied || kept.Sealed {
-				kept.Accepted = append(kept.Accepted, success(st, id, a.StageAttempt, a.Executor))
-			}
+			kept.Accepted = append(kept.Accepted, success(st, id, a.StageAttempt, a.Executor))
+			kept.Lost[a.ID] = !here && !copied && !kept.Sealed
 		case journal.AttemptStarted:
 			if here && !kept.Sealed {
 				kept.Launched = append(kept.Launched, graph.TaskLaunched{Task: id, StageAttempt: a.StageAttempt, Attempt: a.ID, Executor: a.Executor})

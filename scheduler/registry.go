@@ -383,6 +383,21 @@ func (s *Scheduler) anyExecutor(ctx context.Context, avoid ...string) (*executor
 	}
 }
 
+// slots counts the task slots that there are, once they are asked for.
+func (s *Scheduler) slots(ctx context.Context) func() int {
+	return func() int {
+		n := 0
+		_ = s.loop.call(ctx, func() { // one is enough for a scheduler that ends
+			for _, e := range s.state.executors {
+				if e.stays() {
+					n += e.slots
+				}
+			}
+		})
+		return n
+	}
+}
+
 // leastBusy picks the executor with the most free slots; among equals the one
 // whose last use is the longest ago.
 func (s *Scheduler) leastBusy(fits func(*executor) bool) *executor {

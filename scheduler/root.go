@@ -33,6 +33,8 @@ type rootRun struct {
 	// reported to have written.
 	attempts []string
 	expected *committer.Counts
+	// tasks is the number of tasks of the final stage.
+	tasks int
 	// sealed is the unit that an earlier process sealed, nil when there's none;
 	// sent are the requests that it may have sent.
 	sealed *journal.Unit
@@ -69,7 +71,7 @@ func (s *Scheduler) startRoot(j *job, a graph.RunSchedulerRoot) {
 	final := views[len(views)-1]
 	r := &rootRun{
 		s: s, job: j, epoch: a.Epoch, inputs: a.Inputs, lost: j.lost,
-		expected: &committer.Counts{Files: int64(final.Files), Rows: final.Rows},
+		tasks: final.Tasks, expected: &committer.Counts{Files: int64(final.Files), Rows: final.Rows},
 	}
 	if j.resume != nil {
 		// What was sealed was held against the attempts before.
@@ -200,7 +202,7 @@ func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 	}
 	report, err = r.s.committer.Run(ctx, committer.Root{
 		JobID: r.job.id, Key: r.job.key, Namespace: r.job.namespace, Plan: target,
-		Tasks: r.job.planned.Final().Tasks, Attempts: r.attempts, Expected: r.expected, Sent: r.sent, Origin: r.job.origin, LedgerFloor: floor,
+		Tasks: r.tasks, Attempts: r.attempts, Expected: r.expected, Sent: r.sent, Origin: r.job.origin, LedgerFloor: floor,
 		FindOut: r.findsOut(), Read: r.read,
 		BeforeSend: func() error {
 			if err := r.passNoReturn(ctx); err != nil {

@@ -38,7 +38,9 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 		st.Phase = j.graph.Phase()
 		st.PercentComplete = float64(j.graph.Progress())
 		st.Stages = s.stages(j)
-		st.Tasks = uint32(j.planned.Tasks())
+		for _, stage := range st.Stages {
+			st.Tasks += stage.GetTasks()
+		}
 		st.RejectedRows, st.Rejects = j.graph.Rejected()
 		st.Executors = executorTasks(j.graph.Runs())
 		if j.planned.Root == nil && len(st.Stages) > 0 {

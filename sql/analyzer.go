@@ -31,6 +31,9 @@ type BindOptions struct {
 	RejectLimit int64
 	// Slots is the number of task slots that the job may use, 1 or more.
 	Slots int
+	// Adaptive: stages are cut into tasks when the sizes of what they read are
+	// known.
+	Adaptive bool
 	// Uploads looks up a client's spooled stream; nil when there are none.
 	Uploads func(id string) (plan.Upload, []plan.Column, error)
 }

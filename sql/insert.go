@@ -335,6 +335,10 @@ func (t *target) plan(q *plan.Query, few bool, opts BindOptions) plan.Node {
 			n *= hashTasks
 		}
 		node = &plan.Exchange{Input: q, How: plan.ExchangeHash, Partitions: n, Layout: &layout}
+	case opts.Adaptive && !t.partitioned && len(q.Partitions) > manyTasks*opts.Slots && bytes/int64(len(q.Partitions)) < t.fileSize:
+		// Each of them would write a file of its own, or more. What they give is
+		// cut into files' worths when it is known.
+		node = &plan.Exchange{Input: q, How: plan.ExchangeSingle, Partitions: 1}
 	case !t.partitioned && !q.Parallel && bytes > spreadBytes:
 		node = &plan.Exchange{Input: q, How: plan.ExchangeRoundRobin, Partitions: opts.Slots}
 	}

@@ -293,8 +293,9 @@ func (q QueryText) scriptOffset(offset int) int {
 
 // explain reads the statement behind EXPLAIN.
 func (p *parser) explain() (Body, error) {
-	if t := p.peek(0); t.word("ANALYZE", "ANALYSE") {
-		return nil, p.refuse(t.start, "EXPLAIN ANALYZE isn't supported", "EXPLAIN shows the plan; `firn job describe` shows what a job did.")
+	analyze := p.peek(0).word("ANALYZE", "ANALYSE")
+	if analyze {
+		p.i++
 	}
 	if p.done() {
 		return nil, p.unexpected("INSERT or SELECT")
@@ -306,7 +307,7 @@ func (p *parser) explain() (Body, error) {
 	}
 	switch st.Body.(type) {
 	case *Insert, *Select:
-		return &Explain{Statement: st}, nil
+		return &Explain{Statement: st, Analyze: analyze}, nil
 	}
 	return nil, p.refuse(start, "EXPLAIN takes INSERT or SELECT", "Other statements have no plan.")
 }

@@ -170,6 +170,7 @@ func TestParse(t *testing.T) {
 		{"INSERT INTO `my lake`.air.t FROM `u`", &sql.Insert{Target: name("my lake", "air", "t"), Query: query("FROM \"u\"")}},
 		// explain
 		{"EXPLAIN SELECT 1", &sql.Explain{Statement: sql.Statement{Text: "SELECT 1", Kind: "SELECT", Body: &sql.Select{Query: query("SELECT 1")}}}},
+		{"EXPLAIN ANALYZE SELECT 1", &sql.Explain{Analyze: true, Statement: sql.Statement{Text: "SELECT 1", Kind: "SELECT", Body: &sql.Select{Query: query("SELECT 1")}}}},
 		{"EXPLAIN INSERT INTO t SELECT 1", &sql.Explain{Statement: sql.Statement{
 			Text: "INSERT INTO t SELECT 1", Kind: "INSERT",
 			Body: &sql.Insert{Target: name("t"), Query: query("SELECT 1")},
@@ -330,7 +331,8 @@ func TestParseErrors(t *testing.T) {
 		{"INSERT INTO 'x.parquet' SELECT 1", "line 1, column 13", "expected the name of a table", ""},
 		// explain
 		{"EXPLAIN", "line 1, column 8", "ends where", ""},
-		{"EXPLAIN ANALYZE SELECT 1", "line 1, column 9", "EXPLAIN ANALYZE", ""},
+		{"EXPLAIN ANALYZE", "line 1, column 16", "ends where", ""},
+		{"EXPLAIN ANALYZE DROP TABLE t", "line 1, column 17", "EXPLAIN takes", ""},
 		{"EXPLAIN DROP TABLE t", "line 1, column 9", "EXPLAIN takes", ""},
 		{"EXPLAIN EXPLAIN SELECT 1", "line 1, column 9", "EXPLAIN takes", ""},
 	} {

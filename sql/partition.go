@@ -20,6 +20,9 @@ const (
 	// partitions are few and unequal, and a slot that is done with one takes
 	// the next.
 	hashTasks = 4
+	// manyTasks is how many tasks a slot gets at most before what they write is
+	// worth an exchange.
+	manyTasks = 4
 	// fewRows is how many rows of a VALUES list one writer takes.
 	fewRows = 10000
 )

@@ -152,7 +152,11 @@ type DescribeHistory struct{ Name Name }
 type Use struct{ Name Name }
 
 // Explain is EXPLAIN of another statement.
-type Explain struct{ Statement Statement }
+type Explain struct {
+	Statement Statement
+	// Analyze runs the statement, and tells what became of its plan.
+	Analyze bool
+}
 
 func (*Insert) kind() string          { return "INSERT" }
 func (*Select) kind() string          { return "SELECT" }

@@ -126,7 +126,7 @@ func (s *Source) open(ctx context.Context, l plan.ShuffleLocation) (piece, error
 	if err != nil {
 		return nil, lostHere(l, err)
 	}
-	return &localPiece{f: f, l: l}, nil
+	return &localPiece{f: f, l: l, rows: f.slice(l.First, l.End)}, nil
 }
 
 // localPiece reads a file of the executor's own. A file that can't be read is
@@ -134,21 +134,17 @@ func (s *Source) open(ctx context.Context, l plan.ShuffleLocation) (piece, error
 type localPiece struct {
 	f    *file
 	l    plan.ShuffleLocation
-	next int
+	rows rowSlice
 }
 
 func (p *localPiece) Schema() (*arrow.Schema, error) { return p.f.Schema(), nil }
 
 func (p *localPiece) Next() (arrow.RecordBatch, error) {
-	if p.next == p.f.NumRecords() {
-		return nil, io.EOF
+	b, err := p.rows.Next()
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = lostHere(p.l, err)
 	}
-	b, err := p.f.batch(p.next)
-	if err != nil {
-		return nil, lostHere(p.l, err)
-	}
-	p.next++
-	return b, nil
+	return b, err
 }
 
 func (p *localPiece) Close() { _ = p.f.Close() } // it was only read

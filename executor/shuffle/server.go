@@ -99,8 +99,11 @@ func (s *Server) DoGet(raw *flight.Ticket, stream flight.FlightService_DoGetServ
 		opts = append(opts, ipc.WithLZ4())
 	}
 	w := flight.NewRecordWriter(stream, opts...)
-	for i := range f.NumRecords() {
-		b, err := f.batch(i)
+	for rows := f.slice(t.GetFirstRow(), t.GetEndRow()); ; {
+		b, err := rows.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
 		if err != nil {
 			return wire.ToStatus(err)
 		}

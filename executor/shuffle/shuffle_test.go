@@ -429,3 +429,34 @@ func TestReaderEndsWithItsContext(t *testing.T) {
 		}
 	}
 }
+
+// TestSlices: pieces of an output cover it, read from the own disk and over Flight.
+func TestSlices(t *testing.T) {
+	e := newExecutor(t, "e-1")
+	e.write(t, shuffle.WriterOptions{Memory: 1}, batch(t, 0, 7), batch(t, 7, 8), batch(t, 8, 30))
+	slice := func(first, end int64) plan.ShuffleLocation {
+		l := e.location(0)
+		l.First, l.End = first, end
+		l.Ticket = e.ticket(func(tk *firnpb.Ticket) { tk.FirstRow, tk.EndRow = first, end })
+		return l
+	}
+	want := rows(t, batch(t, 0, 30))
+	for _, always := range []bool{false, true} {
+		e.source.AlwaysRemote = always
+		if _, batches, err := read(t, e.source, e.location(0)); err != nil || batches < 3 {
+			t.Fatalf("remote %v: %d batches, %v", always, batches, err)
+		}
+		for _, cuts := range [][]int64{{0, 30}, {0, 1, 30}, {0, 7, 8, 30}, {0, 5, 6, 29, 30}, {0, 10, 20, 30}} {
+			var all []plan.ShuffleLocation
+			for i := 1; i < len(cuts); i++ {
+				all = append(all, slice(cuts[i-1], cuts[i]))
+			}
+			if got, _, err := read(t, e.source, all...); err != nil || !slices.Equal(got, want) {
+				t.Errorf("remote %v, cut at %v: %d rows, %v", always, cuts, len(got), err)
+			}
+		}
+		if _, _, err := read(t, e.source, slice(20, 31)); err == nil {
+			t.Errorf("remote %v: more rows than there are were read", always)
+		}
+	}
+}

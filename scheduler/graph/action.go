@@ -1,5 +1,7 @@
 package graph
 
+import "github.com/firn-project/firn/scheduler/graph/adaptive"
+
 // Action is what the event loop must do next.
 type Action interface{ isAction() }
 
@@ -12,6 +14,9 @@ type Accepted struct {
 	Output   Output
 	// Manifest is the copy that came with the success, or nil.
 	Manifest []byte
+	// First and End limit what a task reads to the rows First ≤ n < End; both 0
+	// for all of them.
+	First, End int64
 }
 
 // RunTask asks to queue the task for dispatch. Inputs are the accepted outputs that it
@@ -53,6 +58,14 @@ type KeepOutput struct{ Attempt string }
 // DropOutput takes an acceptance back.
 type DropOutput struct{ Attempt string }
 
+// KeepLayout says how an adaptive stage is cut into tasks from now on; a nil Layout
+// takes that back. It must be on record before a task of the stage is started, and
+// with the acceptances that came before it.
+type KeepLayout struct {
+	Stage  int
+	Layout *adaptive.Layout
+}
+
 // ProceedRoot answers RootInFlight: send; from now on no cancel wins.
 type ProceedRoot struct{ Epoch int }
 
@@ -84,6 +97,7 @@ func (SkipRoot) isAction()         {}
 func (SealRoot) isAction()         {}
 func (KeepOutput) isAction()       {}
 func (DropOutput) isAction()       {}
+func (KeepLayout) isAction()       {}
 func (ProceedRoot) isAction()      {}
 func (StopRoot) isAction()         {}
 func (JobEnded) isAction()         {}

@@ -85,6 +85,9 @@ func (s Spec) Validate() error {
 				return bad("stage %d reads stage %d, which doesn't come before it", st.ID, in)
 			}
 		}
+		if st.Adapt != nil && (len(st.Inputs) != 1 || st.ReadsAll) {
+			return bad("stage %d is adaptive and doesn't read one stage task by task", st.ID)
+		}
 		seen[st.ID] = st
 	}
 	return nil

@@ -181,7 +181,7 @@ func (g *Graph) Stages() []StageView {
 	for _, s := range g.stages {
 		v := StageView{
 			ID: s.spec.ID, State: s.state, Attempt: s.attempt, Tasks: len(s.tasks),
-			Done: s.done(), Started: s.started, Ended: s.ended,
+			Done: s.done(), Started: s.started, Ended: s.ended, Layout: s.layout,
 		}
 		for i := range s.tasks {
 			t := &s.tasks[i]

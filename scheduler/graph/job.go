@@ -1,6 +1,10 @@
 package graph
 
-import "time"
+import (
+	"time"
+
+	"github.com/firn-project/firn/scheduler/graph/adaptive"
+)
 
 // Spec is a planned job, as the graph sees it: stages and numbers, no plan.
 type Spec struct {
@@ -32,6 +36,10 @@ type StageSpec struct {
 	Deterministic bool
 	// Manifests: the output is file manifests.
 	Manifests bool
+	// Adapt, if it isn't nil, has the stage cut into tasks when what it reads is
+	// there; Tasks is only how many there would be otherwise. Such a stage has one
+	// input, and reads it task by task.
+	Adapt *adaptive.Policy
 }
 
 // State is a job's state.
@@ -69,4 +77,6 @@ type StageView struct {
 	Files       int
 	Started     time.Time
 	Ended       time.Time
+	// Layout is how an adaptive stage was cut into tasks; nil before that.
+	Layout *adaptive.Layout
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/scheduler/graph/adaptive"
 )
 
 // Kept is what a record has of a job's tasks.
@@ -13,6 +14,10 @@ type Kept struct {
 	Accepted []TaskSucceeded
 	// Launched are attempts that may still run.
 	Launched []TaskLaunched
+	// Lost are the accepted attempts whose output can't be read any more.
+	Lost map[string]bool
+	// Layouts are those of adaptive stages, by stage.
+	Layouts map[int]*adaptive.Layout
 	// Sealed: the root had fixed what it commits. Sent: it may have sent it; that
 	// goes with Sealed.
 	Sealed, Sent bool
@@ -38,12 +43,15 @@ func Restore(spec Spec, kept Kept, now time.Time) (*Graph, []Action) {
 	}
 	g.touch()
 	g.state = Running
+	g.resumeLayouts(kept.Layouts)
 	for _, ev := range kept.Accepted {
 		s, t := g.find(ev.Task)
-		if t == nil || t.state != taskWaiting || checkOutputs(s.spec, ev) != nil {
+		if t == nil || t.state != taskWaiting || checkOutputs(s.spec, ev) != nil || s.spec.Adapt != nil && s.layout == nil {
+			g.emit(DropOutput{Attempt: ev.Attempt})
 			continue
 		}
 		t.accept(ev)
+		t.lost = kept.Lost[ev.Attempt]
 		g.resume(s, ev.StageAttempt)
 	}
 	if kept.Sealed {
@@ -54,7 +62,7 @@ func Restore(spec Spec, kept Kept, now time.Time) (*Graph, []Action) {
 	}
 	for _, ev := range kept.Launched {
 		s, t := g.find(ev.Task)
-		if t == nil || t.state != taskWaiting {
+		if t == nil || t.state != taskWaiting || s.spec.Adapt != nil && s.layout == nil {
 			continue
 		}
 		t.state, t.stageAttempt, t.attempt, t.executor, t.launched = taskRunning, ev.StageAttempt, ev.Attempt, ev.Executor, now
@@ -64,6 +72,21 @@ func Restore(spec Spec, kept Kept, now time.Time) (*Graph, []Action) {
 	out := g.out
 	g.out = nil
 	return g, out
+}
+
+// resumeLayouts cuts stages as they were cut. Layouts are taken up from the first
+// stage on, as each must fit the stage that is read.
+func (g *Graph) resumeLayouts(layouts map[int]*adaptive.Layout) {
+	for _, s := range g.stages {
+		l := layouts[s.spec.ID]
+		if l == nil || s.spec.ReadsAll || len(s.spec.Inputs) != 1 {
+			continue
+		}
+		in := g.stages[g.byID[s.spec.Inputs[0]]]
+		if l.Check(len(in.tasks), max(in.spec.Outputs, 1)) {
+			s.layout, s.tasks = l, make([]task, len(l.Tasks))
+		}
+	}
 }
 
 // resume makes a stage one that has run.

@@ -104,7 +104,13 @@ func (g *Graph) drop(t *task) {
 func (g *Graph) rerunWhole(i int) {
 	tainted := make([]bool, len(g.stages))
 	tainted[i] = true
-	for n := i; n < len(g.stages); n++ {
+	g.giveUp(i, i, tainted)
+}
+
+// giveUp gives up what the tainted stages made and all that was made from it, from
+// stage from on. Stage i goes on as it is cut; the others may be cut anew.
+func (g *Graph) giveUp(i, from int, tainted []bool) {
+	for n := from; n < len(g.stages); n++ {
 		s := g.stages[n]
 		for _, id := range s.spec.Inputs {
 			tainted[n] = tainted[n] || tainted[g.byID[id]]
@@ -119,6 +125,10 @@ func (g *Graph) rerunWhole(i int) {
 		for k := range s.tasks {
 			g.stopTask(s, k)
 			g.drop(&s.tasks[k])
+		}
+		if n != i && s.layout != nil {
+			s.layout, s.tasks = nil, make([]task, s.spec.Tasks)
+			g.emit(KeepLayout{Stage: s.spec.ID})
 		}
 	}
 }
@@ -144,6 +154,9 @@ func (g *Graph) queue(s *stage) {
 	}
 	if s.state == StageUnresolved {
 		s.state = StageResolved
+	}
+	if s.spec.Adapt != nil && s.layout == nil {
+		g.layOut(s)
 	}
 	for n := range s.tasks {
 		t := &s.tasks[n]

@@ -1,11 +1,14 @@
 package graph
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/scheduler/graph/adaptive"
 )
 
 type taskState uint8
@@ -44,8 +47,10 @@ type stage struct {
 	attempt   int
 	rollbacks int
 	tasks     []task
-	started   time.Time
-	ended     time.Time
+	// layout is how an adaptive stage was cut into tasks.
+	layout  *adaptive.Layout
+	started time.Time
+	ended   time.Time
 }
 
 func (s *stage) done() int {
@@ -60,6 +65,9 @@ func (s *stage) done() int {
 
 // complete: every task was accepted and its output is still there.
 func (s *stage) complete() bool {
+	if s.spec.Adapt != nil && s.layout == nil {
+		return false
+	}
 	for i := range s.tasks {
 		if s.tasks[i].state != taskDone || s.tasks[i].lost {
 			return false
@@ -139,6 +147,7 @@ func (g *Graph) taskSucceeded(ev TaskSucceeded) {
 	t.accept(ev)
 	t.ended = g.now
 	g.emit(KeepOutput{Attempt: ev.Attempt})
+	g.checkLayouts(s, ev.Task)
 	if loser.attempt != "" {
 		g.emit(CancelTask{Task: ev.Task, Attempt: loser.attempt, Executor: loser.executor})
 	}
@@ -166,6 +175,8 @@ func (t *task) accept(ev TaskSucceeded) {
 			Task: ev.Task, Attempt: ev.Attempt, Executor: ev.Executor, Output: o, Manifest: ev.Manifest,
 		})
 	}
+	// A layout finds an output by its number.
+	slices.SortFunc(t.accepted, func(a, b Accepted) int { return cmp.Compare(a.Output.Partition, b.Output.Partition) })
 }
 
 // checkOutputs proves what can be proven of a success by its numbers alone:
@@ -326,6 +337,9 @@ func (g *Graph) stopTask(s *stage, n int) {
 
 // inputs lists what task n of a stage reads, in plan order.
 func (g *Graph) inputs(s *stage, n int) []Accepted {
+	if s.layout != nil {
+		return g.laidOut(s, n)
+	}
 	var all []Accepted
 	partition := &n
 	if s.spec.ReadsAll {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/graph/adaptive"
 )
 
 // part is the piece of a plan above the last cut, while stages are cut from
@@ -19,6 +20,53 @@ type part struct {
 	// deterministic: a task that runs again gives the same rows in the same
 	// order.
 	deterministic bool
+	// how is the exchange that it reads; empty for a part that reads none.
+	how plan.ExchangeKind
+}
+
+// arrowOfFile is how many bytes of rows in an exchange become one byte of a data
+// file, about: what files come to is known only when they're written.
+const arrowOfFile = 4
+
+// Sizes of tasks, in bytes of an exchange. A task that writes makes at least one
+// file, so it isn't cut smaller than a fraction of what its target takes.
+const (
+	smallTask      = 1 << 20
+	defaultTarget  = 512 << 20
+	leastOfTarget  = 4
+	tasksOfOneSlot = 2
+)
+
+// policy says how the part is cut into tasks when what it reads is there; nil for
+// one whose tasks are fixed. Operators that look at more than one row at a time,
+// such as a limit, need the partitions as they are.
+func (j *Job) policy(p part) *adaptive.Policy {
+	if j.slots == 0 || p.how == "" {
+		return nil
+	}
+	file := int64(defaultTarget * arrowOfFile)
+	writes := false
+	for n := p.top; n != nil; n = input(n) {
+		switch n := n.(type) {
+		case *plan.Write:
+			if writes = true; n.Context.TargetFileSize > 0 {
+				file = min(n.Context.TargetFileSize, 1<<40) * arrowOfFile
+			}
+		case *plan.Exchange, *plan.ShuffleRead:
+		default:
+			return nil
+		}
+	}
+	a := &adaptive.Policy{Tasks: j.slots * tasksOfOneSlot, MinTask: smallTask, MaxTask: file, KeepOne: !writes}
+	if writes {
+		a.MinSplit = file / leastOfTarget
+	}
+	if writes && p.how != plan.ExchangeHash {
+		// Rows may go to any file. After a hash exchange each table partition has
+		// its own files, however few tasks write them.
+		a.MinTask, a.Tasks = file/leastOfTarget, j.slots
+	}
+	return a
 }
 
 // cut makes the job's stages from a plan without a root.
@@ -80,7 +128,7 @@ func (j *Job) exchange(p part, ex *plan.Exchange) part {
 	id := j.close(p, own.Partitions)
 	return part{
 		top: &plan.ShuffleRead{Stage: id, Columns: columns}, tasks: own.Partitions,
-		inputs: []int{id}, manifests: p.manifests,
+		inputs: []int{id}, manifests: p.manifests, how: own.How,
 		// A shuffle read takes the accepted outputs in plan order.
 		deterministic: true,
 	}
@@ -100,10 +148,17 @@ func (p part) under(n plan.Node) part {
 // is read as a whole or not at all.
 func (j *Job) close(p part, outputs int) int {
 	id := len(j.Stages)
-	j.Stages = append(j.Stages, Stage{
+	s := Stage{
 		ID: id, Top: p.top, Tasks: p.tasks, Inputs: p.inputs,
 		Outputs: outputs, Deterministic: p.deterministic || outputs == 1,
 		Manifests: p.manifests,
-	})
+	}
+	if s.Adapt = j.policy(p); s.Adapt != nil {
+		// What it reads may be read in parts.
+		in := &j.Stages[p.inputs[0]]
+		in.Deterministic = in.rowsRepeat
+	}
+	s.rowsRepeat = p.deterministic
+	j.Stages = append(j.Stages, s)
 	return id
 }

@@ -194,7 +194,7 @@ stage 0: 3 tasks
       source parquet /in/*.parquet: 3 files
       sql SELECT * FROM firn_s0
 `
-	if got := planner.Explain(j); got != want {
+	if got := planner.Explain(j, nil); got != want {
 		t.Fatalf("got:\n%s\nwant:\n%s", got, want)
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"strings"
 
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/graph"
 )
 
 // Explain writes a job as text: the root on top, then the stages from the final
-// one down to the first, each with its operators.
-func Explain(j *Job) string {
+// one down to the first, each with its operators. ran is how the stages of a job
+// that has run did, in order; nil for one that hasn't.
+func Explain(j *Job, ran []graph.StageView) string {
 	var b strings.Builder
 	if j.Root != nil {
 		fmt.Fprintf(&b, "scheduler root: %s\n", describeRoot(j.Root))
@@ -20,7 +22,14 @@ func Explain(j *Job) string {
 		if i == len(j.Stages)-1 {
 			b.WriteString(" (final)")
 		}
-		fmt.Fprintf(&b, ": %s\n", count(s.Tasks, "task"))
+		fmt.Fprintf(&b, ": %s", count(s.Tasks, "task"))
+		switch {
+		case i < len(ran):
+			b.WriteString(describeRun(&ran[i]))
+		case s.Adapt != nil:
+			fmt.Fprintf(&b, ", cut anew when stage %d has ended", s.Inputs[0])
+		}
+		b.WriteString("\n")
 		indent := "  "
 		for n := s.Top; n != nil; n = input(n) {
 			for line := range strings.Lines(describe(n)) {
@@ -28,6 +37,31 @@ func Explain(j *Job) string {
 			}
 			indent += "  "
 		}
+	}
+	return b.String()
+}
+
+// describeRun is what became of a stage: how it was cut, and what it made.
+func describeRun(v *graph.StageView) string {
+	var b strings.Builder
+	if l := v.Layout; l != nil {
+		fmt.Fprintf(&b, " planned, %d run", len(l.Tasks))
+		if l.Empty > 0 {
+			fmt.Fprintf(&b, "; %s without rows", count(l.Empty, "partition"))
+		}
+		if l.Split > 0 {
+			fmt.Fprintf(&b, "; %s split", count(l.Split, "partition"))
+		}
+		if len(l.Tasks) == 0 {
+			b.WriteString("; the stage is dropped")
+		}
+	}
+	if v.State != graph.StageSucceeded {
+		fmt.Fprintf(&b, "; %s, %d done", v.State, v.Done)
+	}
+	fmt.Fprintf(&b, "; %s, %s", count(int(v.Rows), "row"), count(int(v.Bytes), "byte"))
+	if v.Files > 0 {
+		fmt.Fprintf(&b, ", %s", count(v.Files, "file"))
 	}
 	return b.String()
 }

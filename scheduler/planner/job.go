@@ -6,6 +6,7 @@ import (
 
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/graph/adaptive"
 )
 
 // Job is a planned job: its stages in the order in which they run, the final
@@ -20,6 +21,8 @@ type Job struct {
 	// job with a root.
 	ResultColumns []plan.Column
 
+	// slots is what adaptive stages are cut for; 0 for static planning.
+	slots                             int
 	maxTaskFailures, maxStageAttempts int
 	rejectLimit                       int64
 }
@@ -43,6 +46,12 @@ type Stage struct {
 	Deterministic bool
 	// Manifests: the output is file manifests, not rows.
 	Manifests bool
+	// Adapt, if it isn't nil, says how the stage is cut into tasks once what it
+	// reads is there. Tasks is how many there would be otherwise.
+	Adapt *adaptive.Policy
+
+	// rowsRepeat: a task that runs again gives the same rows in the same order.
+	rowsRepeat bool
 }
 
 // Final is the last stage: the one that the root or the client reads.
@@ -52,15 +61,6 @@ func (j *Job) Final() *Stage { return &j.Stages[len(j.Stages)-1] }
 func (j *Job) Commit() *plan.Commit {
 	c, _ := j.Root.(*plan.Commit)
 	return c
-}
-
-// Tasks is the number of tasks in all stages.
-func (j *Job) Tasks() int {
-	n := 0
-	for i := range j.Stages {
-		n += j.Stages[i].Tasks
-	}
-	return n
 }
 
 // Spec is the job as the graph sees it.
@@ -74,7 +74,7 @@ func (j *Job) Spec() graph.Spec {
 		s := &j.Stages[i]
 		spec.Stages = append(spec.Stages, graph.StageSpec{
 			ID: s.ID, Tasks: s.Tasks, Inputs: s.Inputs,
-			Outputs: s.Outputs, Deterministic: s.Deterministic, Manifests: s.Manifests,
+			Outputs: s.Outputs, Deterministic: s.Deterministic, Manifests: s.Manifests, Adapt: s.Adapt,
 		})
 	}
 	return spec
@@ -88,7 +88,8 @@ func (j *Job) Fragment(stage, task int, inputs []plan.ShuffleLocation) ([]byte, 
 		return nil, fmt.Errorf("job %s has no stage %d", j.ID, stage)
 	}
 	s := &j.Stages[stage]
-	if task < 0 || task >= s.Tasks {
+	// How many tasks a stage has that reads another is the graph's to say.
+	if task < 0 || task >= s.Tasks && len(s.Inputs) == 0 {
 		return nil, fmt.Errorf("stage %d of job %s has no task %d", stage, j.ID, task)
 	}
 	n, err := narrow(s.Top, task, inputs)

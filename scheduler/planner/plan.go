@@ -25,9 +25,12 @@ type Options struct {
 	Root func(plan.Node) bool
 	// Bind turns a logical plan into a physical one.
 	Bind func(context.Context, *plan.Logical) (plan.Node, error)
-	// Adaptive asks for stages that are planned again when the sizes of earlier
-	// ones are known. It makes no difference yet: both give the static stages.
+	// Adaptive asks for stages that are cut into tasks when the sizes of what they
+	// read are known.
 	Adaptive bool
+	// Slots says for how many task slots adaptive stages are cut. It is asked once
+	// the plan is bound. Nil: one.
+	Slots func() int
 	// MaxTaskFailures and MaxStageAttempts are handed to the graph; 0 for the
 	// defaults.
 	MaxTaskFailures, MaxStageAttempts int
@@ -56,6 +59,11 @@ func PlanJob(ctx context.Context, p plan.Plan, opts Options) (*Job, error) {
 	}
 	if job.Mode == "" {
 		job.Mode = plan.ModeStaged
+	}
+	if opts.Adaptive && job.Mode != plan.ModePipelined {
+		if job.slots = 1; opts.Slots != nil {
+			job.slots = max(opts.Slots(), 1)
+		}
 	}
 	if job.maxTaskFailures == 0 {
 		job.maxTaskFailures = DefaultMaxTaskFailures

@@ -1667,6 +1667,9 @@ type Ticket struct {
 	Output        uint32                 `protobuf:"varint,6,opt,name=output,proto3" json:"output,omitempty"`
 	ExecutorId    string                 `protobuf:"bytes,7,opt,name=executor_id,json=executorId,proto3" json:"executor_id,omitempty"`
 	ExpiresUnixMs int64                  `protobuf:"varint,8,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"`
+	// Reading is limited to the rows first_row <= n < end_row; both 0 for all.
+	FirstRow      int64 `protobuf:"varint,9,opt,name=first_row,json=firstRow,proto3" json:"first_row,omitempty"`
+	EndRow        int64 `protobuf:"varint,10,opt,name=end_row,json=endRow,proto3" json:"end_row,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1753,6 +1756,20 @@ func (x *Ticket) GetExecutorId() string {
 func (x *Ticket) GetExpiresUnixMs() int64 {
 	if x != nil {
 		return x.ExpiresUnixMs
+	}
+	return 0
+}
+
+func (x *Ticket) GetFirstRow() int64 {
+	if x != nil {
+		return x.FirstRow
+	}
+	return 0
+}
+
+func (x *Ticket) GetEndRow() int64 {
+	if x != nil {
+		return x.EndRow
 	}
 	return 0
 }
@@ -4574,7 +4591,7 @@ const file_firn_proto_rawDesc = "" +
 	"\ttime_zone\x18\x02 \x01(\tR\btimeZone\"Q\n" +
 	"\rProbeResponse\x12\x16\n" +
 	"\x06result\x18\x01 \x01(\fR\x06result\x12(\n" +
-	"\x05error\x18\x02 \x01(\v2\x12.firn.v1.TaskErrorR\x05error\"\xe3\x01\n" +
+	"\x05error\x18\x02 \x01(\v2\x12.firn.v1.TaskErrorR\x05error\"\x99\x02\n" +
 	"\x06Ticket\x12\x18\n" +
 	"\apurpose\x18\x01 \x01(\tR\apurpose\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x14\n" +
@@ -4585,7 +4602,10 @@ const file_firn_proto_rawDesc = "" +
 	"\x06output\x18\x06 \x01(\rR\x06output\x12\x1f\n" +
 	"\vexecutor_id\x18\a \x01(\tR\n" +
 	"executorId\x12&\n" +
-	"\x0fexpires_unix_ms\x18\b \x01(\x03R\rexpiresUnixMs\"D\n" +
+	"\x0fexpires_unix_ms\x18\b \x01(\x03R\rexpiresUnixMs\x12\x1b\n" +
+	"\tfirst_row\x18\t \x01(\x03R\bfirstRow\x12\x17\n" +
+	"\aend_row\x18\n" +
+	" \x01(\x03R\x06endRow\"D\n" +
 	"\fSignedTicket\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\fR\x06ticket\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\fR\tsignature\"A\n" +
