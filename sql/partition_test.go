@@ -59,6 +59,33 @@ func TestCutCoversEverything(t *testing.T) {
 	})
 }
 
+// TestManySmallWritersGetAnExchange: where each of many tasks would write a small
+// file, what they give goes through an exchange that is cut into files' worths later.
+func TestManySmallWritersGetAnExchange(t *testing.T) {
+	tasks := func(n int) *plan.Query {
+		q := &plan.Query{Parallel: true, Sources: []plan.Source{{Files: []plan.SourceFile{{Size: int64(n) << 26}}}}}
+		q.Partitions = make([][]plan.SourceFile, n)
+		return q
+	}
+	for _, c := range []struct {
+		query    *plan.Query
+		target   int64
+		adaptive bool
+		want     bool
+	}{
+		{tasks(9), 1 << 29, true, true},
+		{tasks(9), 1 << 29, false, false},
+		{tasks(8), 1 << 29, true, false},
+		{tasks(9), 1 << 26, true, false}, // their files are as large as wanted
+	} {
+		n := (&target{fileSize: c.target}).plan(c.query, false, BindOptions{Slots: 2, Adaptive: c.adaptive})
+		x, ok := n.(*plan.Commit).Input.(*plan.Write).Input.(*plan.Exchange)
+		if ok != c.want || ok && (x.How != plan.ExchangeSingle || x.Partitions != 1) {
+			t.Errorf("%d tasks, files of %d bytes, adaptive %t: %+v", len(c.query.Partitions), c.target, c.adaptive, x)
+		}
+	}
+}
+
 // TestCutIsEven: with many small pieces no task gets much more than its share.
 func TestCutIsEven(t *testing.T) {
 	var f plan.SourceFile

@@ -39,6 +39,8 @@ type Config struct {
 	Memory int64
 	// Dispatch is push (the default) or pull.
 	Dispatch string
+	// Planning is adaptive (the default) or static.
+	Planning string
 	// Catalogs default to DefaultCatalogs(Dir).
 	Catalogs []catalog.Config
 	// CommitDeadline is how long one commit is tried; by default as long as in any
@@ -116,7 +118,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	c := &Cluster{cfg: cfg, token: rand.Text()}
 	c.scheduler, err = StartScheduler(ctx, SchedulerConfig{
-		Dir: cfg.Dir, Listen: cfg.Listen, Dispatch: cfg.Dispatch, Catalogs: cfg.Catalogs, OwnToken: c.token,
+		Dir: cfg.Dir, Listen: cfg.Listen, Dispatch: cfg.Dispatch, Planning: cfg.Planning, Catalogs: cfg.Catalogs, OwnToken: c.token,
 		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles,
 		// The whole disk: the user who runs this process can read it anyway.
 		LocalAllow: []string{"/"}, EndJobs: true, AnyCatalog: true, Logger: cfg.Logger.With(slog.String("role", "scheduler")),

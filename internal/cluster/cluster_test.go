@@ -71,6 +71,7 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		"Executors is 65": {Dir: "x", Executors: 65},
 		"Executors is -2": {Dir: "x", Executors: -2},
 		"\"throw\"":       {Dir: t.TempDir(), Dispatch: "throw"},
+		"\"guess\"":       {Dir: t.TempDir(), Planning: "guess"},
 		"not a directory": {Dir: filepath.Join(file(t), "below")},
 		"listen":          {Dir: t.TempDir(), Listen: "127.0.0.1:99999"},
 	} {

@@ -33,6 +33,8 @@ type SchedulerConfig struct {
 	Dir      string
 	Listen   string
 	Dispatch string
+	// Planning is adaptive (the default) or static.
+	Planning string
 	// Catalogs default to DefaultCatalogs(Dir).
 	Catalogs []catalog.Config
 	// CreateCatalog says what statements may do about catalogs; AnyCatalog
@@ -130,7 +132,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	}
 	s.Scheduler, err = scheduler.New(scheduler.Config{
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser, Binder: binds,
-		Dispatch: cfg.Dispatch, LocalAllow: cfg.LocalAllow, ReachSource: sourceStores(cfg.SourceStores).reach, EndJobs: cfg.EndJobs,
+		Dispatch: cfg.Dispatch, Planning: cfg.Planning, LocalAllow: cfg.LocalAllow, ReachSource: sourceStores(cfg.SourceStores).reach, EndJobs: cfg.EndJobs,
 		StoreKeys:         storeKeys{catalogs, cfg.SourceStores, cfg.AnyCatalog},
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait, ExecutorReturn: cfg.Executors.Return,
 		ParkedRetention: cfg.ParkedRetention, JournalRetention: cfg.JournalRetention, SweepDelay: cfg.SweepDelay,

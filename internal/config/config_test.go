@@ -30,6 +30,7 @@ func TestLoadScheduler(t *testing.T) {
 	path := write(t, "firn.yaml", `
 listen: 127.0.0.1:0
 dispatch: pull
+planning: static
 catalogs:
   lake:
     type: rest
@@ -49,7 +50,7 @@ sweep: {delay: 1h}
 		t.Fatal(err)
 	}
 	want := Scheduler{
-		Listen: "127.0.0.1:0", Dispatch: "pull",
+		Listen: "127.0.0.1:0", Dispatch: "pull", Planning: "static",
 		Catalogs: map[string]Catalog{"lake": {
 			Type: "rest", URI: "https://example.org/catalog", Warehouse: "main$5",
 			Properties: map[string]string{"token": "t$${x", "credential": "s3cr3t"},

@@ -26,6 +26,8 @@ type Scheduler struct {
 	Dir string `yaml:"dir"`
 	// Dispatch is push or pull.
 	Dispatch string `yaml:"dispatch"`
+	// Planning is adaptive or static.
+	Planning string `yaml:"planning"`
 	// Catalogs by name. Without any there is one called lake under Dir.
 	Catalogs  map[string]Catalog `yaml:"catalogs"`
 	Sources   Sources            `yaml:"sources"`
@@ -198,6 +200,12 @@ type LocalSources struct {
 	Allow []string `yaml:"allow"`
 }
 
+// Ways of planning stages.
+const (
+	PlanningAdaptive = "adaptive"
+	PlanningStatic   = "static"
+)
+
 // Dispatches of tasks.
 const (
 	DispatchPush = "push"
@@ -284,6 +292,9 @@ func (s Scheduler) Validate() error {
 	}
 	if err := CheckDispatch(s.Dispatch); s.Dispatch != "" && err != nil {
 		return fmt.Errorf("dispatch: %w", err)
+	}
+	if p := s.Planning; p != "" && p != PlanningAdaptive && p != PlanningStatic {
+		return fmt.Errorf("planning: %q: want %s or %s", p, PlanningAdaptive, PlanningStatic)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Catalogs)) {
 		if err := s.Catalogs[name].validate(name); err != nil {

@@ -281,3 +281,99 @@ func TestCutStagesLoseNoRow(t *testing.T) {
 		t.Errorf("%d layouts, %d of them anew, %d crashes: the histories miss something", cuts, again, crashes)
 	}
 }
+
+// TestTenThousandInputPartitions: ten thousand tasks of 100 rows are written by a few.
+func TestTenThousandInputPartitions(t *testing.T) {
+	const tasks = 10000
+	now := time.Unix(0, 0)
+	g := graph.New(graph.Spec{JobID: "j", Stages: []graph.StageSpec{
+		{ID: 0, Tasks: tasks, Outputs: 1, Deterministic: true},
+		{ID: 1, Tasks: 1, Inputs: []int{0}, Outputs: 1, Deterministic: true, Adapt: &adaptive.Policy{Tasks: 4, MinTask: 1 << 20, MaxTask: 1 << 30}},
+	}}, now)
+	queue := g.Apply(graph.Start{}, now)
+	reads, writers := map[graph.TaskID]bool{}, 0
+	for n := 0; n < len(queue); n++ {
+		run, ok := queue[n].(graph.RunTask)
+		if !ok {
+			continue
+		}
+		rows := int64(100)
+		if run.Task.Stage == 1 {
+			writers++
+			rows = int64(len(run.Inputs)) * 100
+			for _, in := range run.Inputs {
+				if reads[in.Task] || in.End != 0 {
+					t.Fatalf("%v is read twice, or in parts", in.Task)
+				}
+				reads[in.Task] = true
+			}
+		}
+		l := graph.TaskLaunched{Task: run.Task, StageAttempt: run.StageAttempt, Attempt: fmt.Sprint(n), Executor: "e"}
+		queue = append(queue, g.Apply(l, now)...)
+		queue = append(queue, g.Apply(graph.TaskSucceeded{
+			Task: l.Task, StageAttempt: l.StageAttempt, Attempt: l.Attempt, Executor: l.Executor, Rows: rows, Outputs: []graph.Output{{Rows: rows, Bytes: rows * 40}},
+		}, now)...)
+	}
+	if g.State() != graph.Succeeded || len(reads) != tasks || writers == 0 || writers > 40 {
+		t.Errorf("%s: %d tasks read %d outputs", g.State(), writers, len(reads))
+	}
+}
+
+// TestOtherRowsAtTheSecondRun: a task that runs again and gives another number of
+// rows takes what was cut by its first run with it.
+func TestOtherRowsAtTheSecondRun(t *testing.T) {
+	now := time.Unix(0, 0)
+	g := graph.New(graph.Spec{JobID: "j", Stages: []graph.StageSpec{
+		{ID: 0, Tasks: 2, Outputs: 1, Deterministic: true},
+		{ID: 1, Tasks: 1, Inputs: []int{0}, Outputs: 1, Deterministic: true, Adapt: &adaptive.Policy{Tasks: 4, MinTask: 1, MaxTask: 100}},
+	}}, now)
+	n := 0
+	run := func(r graph.RunTask, executor string, rows int64) []graph.Action {
+		n++
+		a := fmt.Sprint("a", n)
+		acts := g.Apply(graph.TaskLaunched{Task: r.Task, StageAttempt: r.StageAttempt, Attempt: a, Executor: executor}, now)
+		return append(acts, g.Apply(graph.TaskSucceeded{
+			Task: r.Task, StageAttempt: r.StageAttempt, Attempt: a, Executor: executor, Rows: rows, Outputs: []graph.Output{{Rows: rows, Bytes: rows * 10}},
+		}, now)...)
+	}
+	runs := func(acts []graph.Action) (all []graph.RunTask) {
+		for _, a := range acts {
+			if r, ok := a.(graph.RunTask); ok {
+				all = append(all, r)
+			}
+		}
+		return all
+	}
+	first := runs(g.Apply(graph.Start{}, now))
+	run(first[0], "e1", 30)
+	writers := runs(run(first[1], "e2", 30))
+	if len(writers) < 2 {
+		t.Fatalf("%d writers", len(writers))
+	}
+	run(writers[0], "e2", 20)
+	again := runs(g.Apply(graph.ExecutorLost{Executor: "e1"}, now))
+	if len(again) != 1 || again[0].Task.Stage != 0 {
+		t.Fatalf("reruns %v", again)
+	}
+	acts := run(again[0], "e2", 31)
+	var gone []string
+	for _, a := range acts {
+		if d, ok := a.(graph.DropOutput); ok {
+			gone = append(gone, d.Attempt)
+		}
+	}
+	if fmt.Sprint(gone) != "[a3]" {
+		t.Errorf("dropped %v, want what was written from the first run", gone)
+	}
+	var rows int64
+	for _, r := range runs(acts) {
+		for _, in := range r.Inputs {
+			if rows += in.End - in.First; in.End == 0 {
+				rows += in.Output.Rows
+			}
+		}
+	}
+	if rows != 61 {
+		t.Errorf("%d rows are read anew, want 61", rows)
+	}
+}
