@@ -82,12 +82,13 @@ func TestBadFiles(t *testing.T) {
 	lake := "catalogs: {lake: {type: sql, uri: x, warehouse: y"
 	for text, want := range map[string]string{
 		"dispach: push":                                  "line 1: unknown key dispach; did you mean dispatch?",
-		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, catalogs, commit, create_catalog, delta, dir, dispatch, executors, http, journal, listen, parked, sources, sweep, tls",
+		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, catalogs, commit, create_catalog, delta, dir, dispatch, executors, http, journal, listen, parked, planning, sources, sweep, tls",
 		"sources: {local: {alow: []}}":                   "unknown key sources.local.alow; did you mean allow?",
 		lake + ", warehose: z}}":                         "unknown key catalogs.lake.warehose; did you mean warehouse?",
 		"parked: {retention: -1s}":                       "parked.retention: -1s: want more than 0",
 		"journal: {retention: -1h}":                      "journal.retention: -1h0m0s: want more than 0",
 		"sweep: {delay: -1ms}":                           "sweep.delay: -1ms: want more than 0",
+		"planning: guess":                                `planning: "guess": want adaptive or static`,
 		"dispatch: pushy":                                `dispatch: "pushy": want push or pull`,
 		"listen: here":                                   `listen: "here": want HOST:PORT`,
 		"listen: 127.0.0.1:99999":                        `listen: "127.0.0.1:99999": want a port`,
