@@ -3,6 +3,7 @@
 package integration_test
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,7 +66,7 @@ func TestDeposedSchedulerChangesNothing(t *testing.T) {
 	insert := "INSERT INTO lake.air.t SELECT i FROM range(1000) r(i)"
 	old := l.launch(insert, "k")
 	l.scheduler.AwaitLog(t, mark, `"msg":"root phase"`, `"phase":"reading"`)
-	l.scheduler.Signal(t, syscall.SIGSTOP)
+	suspend(t, l.scheduler, filepath.Join(l.dir, "scheduler", "scheduler", "journal.db"))
 	locks := 0
 	err := filepath.WalkDir(filepath.Join(l.dir, "scheduler"), func(path string, d os.DirEntry, err error) error {
 		if err == nil && (strings.HasSuffix(path, ".lock") || filepath.Base(path) == "lock") {
@@ -90,6 +91,32 @@ func TestDeposedSchedulerChangesNothing(t *testing.T) {
 	}
 	if all, distinct := c.rows("lake.air.t"); all != 1000 || distinct != 1000 {
 		t.Fatalf("%d rows, %d different ones", all, distinct)
+	}
+}
+
+// suspend stops a scheduler between two transactions of its journal: in the middle
+// of one it would hold SQLite's lock for ever.
+func suspend(t *testing.T, s *process.Server, journal string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+journal+"?_pragma=busy_timeout(500)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for t.Context().Err() == nil {
+		s.Signal(t, syscall.SIGSTOP)
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(s.PID(), &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+			t.Fatalf("the scheduler didn't stop: %v, %v", status, err)
+		}
+		if _, err := db.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err == nil {
+			if _, err := db.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		s.Signal(t, syscall.SIGCONT)
 	}
 }
 
