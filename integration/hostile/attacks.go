@@ -77,7 +77,7 @@ var attacks = map[string]attack{
 		c.Partition = []commit.PartitionValue{{FieldID: 1000, Value: []byte("x")}}
 	})},
 	"a path of a megabyte": {forge: first(func(c *commit.File, f Facts) { c.Path += strings.Repeat("x", 1<<20) })},
-	"a million rows":       {forge: millionRows},
+	"a million rows":       {forge: manyRows(millions)},
 
 	"a row less than reported": {report: func(s *firnpb.TaskStatus) { s.Files, s.Outputs[0].Rows = 2, 2 }},
 	"a million reported":       {report: func(s *firnpb.TaskStatus) { s.Files, s.Outputs[0].Rows = millions, millions }},
@@ -88,7 +88,7 @@ var attacks = map[string]attack{
 		s.State, s.Error = "failed", &firnpb.TaskError{Class: wire.ClassNotRetryable, Cause: giant, Object: giant, Hint: giant}
 	}},
 
-	"a manifest without end": {report: func(s *firnpb.TaskStatus) { s.Files, s.Outputs[0].Rows = 1<<31, 1<<31 }, serve: endless},
+	"a manifest without end": {forge: manyRows(batch), report: func(s *firnpb.TaskStatus) { s.Files, s.Outputs[0].Rows = 1<<31, 1<<31 }, serve: endless},
 	"rows instead":           {serve: otherRows},
 	"no Arrow":               {serve: noArrow},
 	"a length of exabytes":   {serve: lengths},
@@ -129,15 +129,17 @@ func honestProbe(r plan.ProbeRequest) plan.ProbeResult {
 	return a
 }
 
-// millionRows names a million files that may be there.
-func millionRows(files []commit.File, _ Facts) []commit.File {
-	dir, name := split(files[0].Path)
-	all := make([]commit.File, millions)
-	for i := range all {
-		all[i] = files[0]
-		all[i].Path = fmt.Sprint(dir, i, "-", name)
+// manyRows names many files that may be there.
+func manyRows(n int) func([]commit.File, Facts) []commit.File {
+	return func(files []commit.File, _ Facts) []commit.File {
+		dir, name := split(files[0].Path)
+		all := make([]commit.File, n)
+		for i := range all {
+			all[i] = files[0]
+			all[i].Path = fmt.Sprint(dir, i, "-", name)
+		}
+		return all
 	}
-	return all
 }
 
 // endless serves a batch again and again.
