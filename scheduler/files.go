@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/scheduler/cleanup"
 	"github.com/firn-project/firn/scheduler/footers"
 	"github.com/firn-project/firn/scheduler/journal"
@@ -63,13 +64,22 @@ func (s *Scheduler) jobFiles(ctx context.Context, id string) (j cleanup.Job, tab
 	return j, sub.target, true, nil
 }
 
-// checkFiles is what looks at files before they are committed; nil for none.
+// checkFiles is what looks at files before they are committed; nil for none. The plan
+// of a job that another process has sealed is the journal's, which doesn't say how
+// stores are reached.
 func (s *Scheduler) checkFiles() func(context.Context, map[string]string, commit.Unit) error {
 	if s.cfg.OpenStore == nil {
 		return nil
 	}
 	c := &footers.Checker{All: s.cfg.CheckAllFiles, Wait: storeWait}
 	return func(ctx context.Context, storage map[string]string, u commit.Unit) error {
+		if len(storage) == 0 && objstore.Remote(u.Prefix) {
+			pinned, err := s.cfg.Catalogs.Pin(ctx, u.Table)
+			if err != nil {
+				return err
+			}
+			storage = pinned.Storage
+		}
 		return c.Check(ctx, s.cfg.OpenStore(storage), u)
 	}
 }

@@ -29,8 +29,14 @@ const (
 
 // TestChaos runs the seeds that the environment says: FIRN_CHAOS_RUN one,
 // FIRN_CHAOS_RUNS that many; the smoke test's without either.
-func TestChaos(t *testing.T) {
-	first, last := 0, smokeRuns
+func TestChaos(t *testing.T) { runSeeds(t, smokeRuns, newPlan) }
+
+// TestDeltaChaos is TestChaos with a Delta table.
+func TestDeltaChaos(t *testing.T) { runSeeds(t, len(deltaSmoke), newDeltaPlan) }
+
+func runSeeds(t *testing.T, smoke int, newPlan func(k int) *plan) {
+	t.Helper()
+	first, last := 0, smoke
 	if v := os.Getenv("FIRN_CHAOS_RUNS"); v != "" {
 		last = number(t, v)
 	}
@@ -39,7 +45,7 @@ func TestChaos(t *testing.T) {
 		last = first + 1
 	}
 	for k := first; k < last; k++ {
-		t.Run(fmt.Sprintf("run-%d", k), func(t *testing.T) { run(t, k) })
+		t.Run(fmt.Sprintf("run-%d", k), func(t *testing.T) { run(t, k, newPlan(k)) })
 	}
 }
 
@@ -68,35 +74,21 @@ func (u unit) statement() client.Statement {
 	}
 }
 
-func run(t *testing.T, k int) {
+func run(t *testing.T, k int, p *plan) {
 	began := time.Now()
-	p := newPlan(k)
 	l := newLab(t, p)
 	l.work()
 	l.provoke()
 	l.repairs.Wait()
 	l.disarm()
-	requests := l.proxy.Requests()
-	l.proxy.Begin(nil)
-	l.proxy.Flush()
+	sent := l.stand.calm()
 	bad := l.settle()
 	left := l.swept()
 
-	tbl, err := l.server.Table(t.Context(), "c", "t")
-	if err != nil {
-		t.Fatalf("the table can't be loaded: %v", err)
-	}
-	rows, err := history.Read(t.Context(), tbl, "id")
-	if err != nil {
-		t.Fatalf("the table can't be read: %v", err)
-	}
-	bad = append(bad, l.history.Check(rows)...)
-	audit, err := history.Audit(t.Context(), tbl, tokensKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bad = append(bad, audit.Breaches...)
-	kept, leftovers := l.unreferenced(audit, left)
+	v, files := l.stand.judge(l)
+	bad = append(bad, l.history.Check(v.rows)...)
+	bad = append(bad, v.audit.Breaches...)
+	kept, leftovers := l.unreferenced(files, v.audit, left)
 	bad = append(bad, leftovers...)
 	fired := l.fired()
 	var required []string
@@ -115,9 +107,9 @@ func run(t *testing.T, k int) {
 		verdict = "BAD"
 		t.Error(strings.Join(bad, "\n"))
 	}
-	fmt.Fprintf(os.Stdout, "chaos run=%d %s must=%s fired=%v committed=%d failed=%d open=%d rows=%d snapshots=%d requests=%d unreferenced=%d kept=%d %.1fs\n",
-		k, verdict, strings.Join(required, ","), fired, told[history.Committed], told[history.Failed], told[history.Unknown]+told[history.Open],
-		len(rows), len(tbl.Metadata().Snapshots()), requests["commit"], len(leftovers), kept, time.Since(began).Seconds())
+	fmt.Fprintf(os.Stdout, "%s run=%d %s must=%s fired=%v committed=%d failed=%d open=%d rows=%d snapshots=%d requests=%d unreferenced=%d kept=%d %.1fs\n",
+		p.name, k, verdict, strings.Join(required, ","), fired, told[history.Committed], told[history.Failed], told[history.Unknown]+told[history.Open],
+		len(v.rows), v.versions, sent, len(leftovers), kept, time.Since(began).Seconds())
 }
 
 // newUnit makes the next unit.

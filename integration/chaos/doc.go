@@ -15,6 +15,10 @@
 // seed meets the same faults, not the same interleaving. Each run has faults that
 // must happen in it; a run in which one didn't is a failed run.
 //
+// TestDeltaChaos does the same to a Delta table, in a directory or on an S3 server
+// whose replies to the puts of versions are lost, late or false. The log is judged
+// by its commits alone, from the first one on.
+//
 // `make chaos RUNS=200` runs the seeds 0 to 199, `make chaos RUN=7` one,
 // `make chaos-smoke` those first few that have each fault once.
 package chaos

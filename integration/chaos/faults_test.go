@@ -6,10 +6,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/firn-project/firn/integration/restcatalog"
 	"github.com/firn-project/firn/internal/failpoint"
+	"github.com/firn-project/firn/internal/objstore/storetest"
 )
 
 // fault is one way to break things. It has one of its functions.
@@ -19,6 +21,10 @@ type fault struct {
 	commit func(l *lab) *restcatalog.Fault
 	// load gives what happens to the loads between two commit requests.
 	load *restcatalog.Fault
+	// store is what happens to one put of a Delta version, and before what happens
+	// before it.
+	store  storetest.Fault
+	before func(l *lab)
 	// act is carried out while statements are running.
 	act func(l *lab)
 	// two starts a second scheduler on the same catalog.
@@ -95,6 +101,9 @@ var refusal = fault{name: "400", commit: answered(http.StatusBadRequest, restcat
 
 // plan is what a run's number fixes.
 type plan struct {
+	// name begins the line that is printed of the run, stand makes its table.
+	name        string
+	stand       func(t *testing.T, dir string) stand
 	rng         *rand.Rand
 	required    []fault
 	executors   int
@@ -122,7 +131,7 @@ var (
 // three faults, and others on top, or a fail point.
 func newPlan(k int) *plan {
 	rng := rand.New(rand.NewPCG(uint64(k), 0x6669726e))
-	p := &plan{rng: rng, executors: 2 + rng.IntN(2), workers: 3 + rng.IntN(2), units: 3 + rng.IntN(3), partitioned: k%2 == 1}
+	p := &plan{name: "chaos", stand: func(t *testing.T, dir string) stand { return newIcebergStand(t, dir) }, rng: rng, executors: 2 + rng.IntN(2), workers: 3 + rng.IntN(2), units: 3 + rng.IntN(3), partitioned: k%2 == 1}
 	if k < faultRuns {
 		for i := 2 * k; i < min(2*k+2, len(faults)); i++ {
 			p.required = append(p.required, faults[i])

@@ -63,9 +63,9 @@ var firns = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a
 // long as any job or request must; those of other writers are no
 // concern of Firn's. Each other one is a leftover, and so are unfinished files and
 // empty directories.
-func (l *lab) unreferenced(audit history.Report, left leftovers) (kept int, bad []string) {
+func (l *lab) unreferenced(dir string, audit history.Report, left leftovers) (kept int, bad []string) {
 	bad = left.bad
-	err := filepath.WalkDir(filepath.Join(l.dir, "warehouse"), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

@@ -28,8 +28,7 @@ const executorTimeout = 2 * time.Second
 type lab struct {
 	t       *testing.T
 	plan    *plan
-	server  *restcatalog.Server
-	proxy   *restcatalog.Proxy
+	stand   stand
 	history *history.History
 	dir     string
 
@@ -68,35 +67,15 @@ func newLab(t *testing.T, p *plan) *lab {
 	l := &lab{t: t, plan: p, history: history.New(), dir: t.TempDir()}
 	l.mu.fired, l.mu.units, l.mu.noted = map[string]int{}, map[string]unit{}, map[string]string{}
 	l.mu.rng, l.mu.pending = p.rng.IntN, p.required
-	var err error
-	if l.server, err = restcatalog.NewServer(l.dir); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if l.proxy, err = restcatalog.NewProxy(l.server.URL); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(l.proxy.Close)
+	l.stand = p.stand(t, l.dir)
 	l.scheduler = l.cluster("one", p.executors)
 	for _, f := range p.required {
 		if f.two {
 			l.cluster("two", 1)
 		}
 	}
-	partitioned := ""
-	if p.partitioned {
-		partitioned = " PARTITIONED BY (bucket(3, id))"
-	}
-	for _, s := range []string{"CREATE NAMESPACE lake.c", "CREATE TABLE lake.c.t (id bigint, w string)" + partitioned} {
-		if _, err := l.clients[0].Execute(t.Context(), client.Statement{SQL: s}); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
-	}
-	l.proxy.Begin(l.schedule)
+	l.stand.create(l, p.partitioned)
+	l.stand.begin(l)
 	return l
 }
 
@@ -107,8 +86,7 @@ func (l *lab) cluster(name string, executors int) *proc {
 		l.t.Fatal(err)
 	}
 	config := filepath.Join(dir, "scheduler.yaml")
-	body := fmt.Sprintf("catalogs: {lake: {type: rest, uri: %q}}\nexecutors: {heartbeat: 200ms, timeout: %s, wait: 10s}\nsweep: {delay: %s}\n",
-		l.proxy.URL, executorTimeout, sweepDelay)
+	body := l.stand.config() + fmt.Sprintf("executors: {heartbeat: 200ms, timeout: %s, wait: 10s}\nsweep: {delay: %s}\n", executorTimeout, sweepDelay)
 	if err := os.WriteFile(config, []byte(body), 0o600); err != nil {
 		l.t.Fatal(err)
 	}
@@ -197,7 +175,7 @@ func (l *lab) fire(name string) {
 
 // fired counts all faults that have happened.
 func (l *lab) fired() map[string]int {
-	out := l.proxy.Fired()
+	out := l.stand.fired()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.Copy(out, l.mu.fired)
@@ -318,8 +296,7 @@ func (l *lab) repair(p *proc, after time.Duration) {
 	})
 }
 
-// foreign appends a unit of rows with iceberg-go, as a writer that knows nothing
-// of Firn and goes to the catalog without a proxy.
+// foreign appends a unit of one row as somebody else.
 func (l *lab) foreign(name string) {
 	l.mu.Lock()
 	l.mu.foreign++
@@ -332,7 +309,7 @@ func (l *lab) foreign(name string) {
 		l.t.Error(err)
 		return
 	}
-	if err := restcatalog.Change(l.t.Context(), l.server.URL, []string{"c", "t"}, restcatalog.Append(row)); err != nil {
+	if err := l.stand.foreign(l.t.Context(), row); err != nil {
 		// Its own retries are spent, or worse: it may have landed or not.
 		a.Tell(history.Unknown)
 		return

@@ -15,7 +15,7 @@ import (
 
 // Read counts each value of a BIGINT column over the files of a table's current
 // snapshot. A file that the scan names twice counts twice.
-func Read(ctx context.Context, t *table.Table, column string) (rows map[int64]int, err error) {
+func Read(ctx context.Context, t *table.Table, column string) (map[int64]int, error) {
 	tasks, err := t.Scan().PlanFiles(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("plan a scan: %w", err)
@@ -27,6 +27,12 @@ func Read(ctx context.Context, t *table.Table, column string) (rows map[int64]in
 		}
 		times[local(task.File.FilePath())]++
 	}
+	return countRows(ctx, times, column)
+}
+
+// countRows counts each value of a column over local Parquet files, each as often
+// as it stands.
+func countRows(ctx context.Context, times map[string]int, column string) (rows map[int64]int, err error) {
 	rows = map[int64]int{}
 	if len(times) == 0 {
 		return rows, nil

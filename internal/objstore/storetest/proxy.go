@@ -76,10 +76,12 @@ const (
 	// LostLate: as Lost, but the connection is reset first and the request
 	// reaches the store when Proxy.Release is called.
 	LostLate Fault = "lost late"
-	// Answer500 and AnswerBusy: the request takes effect, and the reply is a bare
-	// 500, or that of Busy.
-	Answer500  Fault = "answer 500"
-	AnswerBusy Fault = "answer busy"
+	// Answer500, AnswerBusy and AnswerExists: the request takes effect, and the reply
+	// is a bare 500, that of Busy, or the one to a conditional write whose object is
+	// there: what a client gets whose write was sent twice on its way.
+	Answer500    Fault = "answer 500"
+	AnswerBusy   Fault = "answer busy"
+	AnswerExists Fault = "answer exists"
 	// Cut and ResetBody: the connection is closed, or reset, in the middle of the
 	// reply's body. A reset takes with it what the client hasn't read yet.
 	Cut       Fault = "cut"
@@ -269,6 +271,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case AnswerBusy:
 		p.forward.ServeHTTP(httptest.NewRecorder(), r)
 		refuse(w, r, http.StatusServiceUnavailable, "SlowDown")
+	case AnswerExists:
+		p.forward.ServeHTTP(httptest.NewRecorder(), r)
+		refuse(w, r, http.StatusPreconditionFailed, "PreconditionFailed")
 	case LostLate:
 		p.later(r, release)
 		reset(r)
