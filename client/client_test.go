@@ -171,6 +171,59 @@ func TestARepeatedSubmissionIsDeduplicated(t *testing.T) {
 	}
 }
 
+// TestRowsOfARunningJob: what a running job shows is read while it runs, each
+// partition once, and one that can't be read is read when the job has made it again.
+func TestRowsOfARunningJob(t *testing.T) {
+	f := &fake{execute: jobAnswer}
+	f.partitions = map[string][]arrow.RecordBatch{"a": {ints(1)}, "b": {ints(2)}, "c": {ints(3)}}
+	c := f.serve(t)
+	read := make(chan int64)
+	part := func(ticket string) *firnpb.ResultPartition {
+		return &firnpb.ResultPartition{Address: f.addr, Ticket: []byte(ticket), Rows: 1}
+	}
+	wait := func(want int64) {
+		if got := <-read; got != want {
+			t.Errorf("read %d, want %d", got, want)
+		}
+	}
+	fails := false
+	f.watch = func(_ *firnpb.JobRequest, s grpc.ServerStreamingServer[firnpb.JobStatus]) error {
+		if err := s.Send(&firnpb.JobStatus{JobId: "j-1", State: "running", Revision: 1, Partitions: []*firnpb.ResultPartition{part("a"), part("lost")}}); err != nil {
+			return err
+		}
+		wait(1)
+		if err := s.Send(&firnpb.JobStatus{JobId: "j-1", State: "running", Revision: 2, Partitions: []*firnpb.ResultPartition{part("a"), part("b")}}); err != nil {
+			return err
+		}
+		wait(2)
+		end := &firnpb.JobStatus{JobId: "j-1", State: "succeeded", Revision: 3, Partitions: []*firnpb.ResultPartition{part("a"), part("b"), part("c")}}
+		if fails {
+			end.State, end.Error = "failed", &firnpb.JobError{Code: string(commit.CodeResultLost)}
+		}
+		return s.Send(end)
+	}
+	for _, fails = range []bool{false, true} {
+		var got []int64
+		var failed error
+		for b, err := range c.Job("j-1").Rows(t.Context()) {
+			if failed = err; err != nil {
+				break
+			}
+			v := b.Column(0).(*array.Int64).Int64Values()[0]
+			if got = append(got, v); v < 3 {
+				read <- v
+			}
+		}
+		want := []int64{1, 2, 3}
+		if fails {
+			want = want[:2]
+		}
+		if !slices.Equal(got, want) || (commit.CodeOf(failed) == commit.CodeResultLost) != fails {
+			t.Errorf("fails %t: got %v, %v", fails, got, failed)
+		}
+	}
+}
+
 func TestRowsComeInPlanOrderAndComplete(t *testing.T) {
 	schema, err := wire.EncodeIPC(ints().Schema())
 	if err != nil {

@@ -25,15 +25,21 @@ func sessionOf(s *firnpb.Session) Session {
 	return Session{Catalog: s.GetCatalog(), Namespace: s.GetNamespace()}
 }
 
-// Mode says how a job's stages run; see the constants of package plan.
+// Mode says how a job's result is given. A statement that writes runs staged: the
+// others are refused for it when it is planned, before anything runs.
 type Mode string
 
-// Modes. A statement that writes runs staged.
+// Modes.
 const (
-	ModeDefault   Mode = ""
-	ModeStaged    Mode = "staged"
+	ModeDefault Mode = ""
+	ModeStaged  Mode = "staged"
+	// ModePipelined gives the rows of tasks that have ended while others run.
 	ModePipelined Mode = "pipelined"
-	ModeCached    Mode = "cached"
+	// ModeCached keeps the rows on the executors: the same statement gets them
+	// again, under any key, until they haven't been asked for as long as the
+	// scheduler keeps results. It runs anew when an executor with some of them was
+	// lost.
+	ModeCached Mode = "cached"
 )
 
 // Statement is one SQL statement to run. Only SQL is needed.

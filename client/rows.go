@@ -16,17 +16,67 @@ import (
 // batches of a SELECT come straight from the executors, by tickets that the
 // scheduler signed; those of a job that writes are its one-row report.
 //
+// Of a job of ModePipelined the first rows come as soon as the first task has ended,
+// while others run. Rows that came before an error are not to be used: they are part
+// of a result that there isn't.
+//
 // A batch is valid until the next one is asked for; Retain keeps it longer. The
 // rows of a SELECT can be read again until the scheduler frees them.
 func (j *Job) Rows(ctx context.Context) iter.Seq2[arrow.RecordBatch, error] {
 	return func(yield func(arrow.RecordBatch, error) bool) {
-		s, err := j.Wait(ctx)
-		if err != nil {
-			yield(nil, err)
-			return
+		r := &rowReader{ctx: ctx, client: j.client, yield: yield}
+		for s, err := range j.Events(ctx) {
+			if err == nil && s.settled() {
+				err = s.outcome()
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(s.proto.GetInlineResult()) > 0 {
+				s.Batches(ctx, j.client)(yield)
+				return
+			}
+			if !r.read(s) {
+				return
+			}
 		}
-		s.Batches(ctx, j.client)(yield)
 	}
+}
+
+// rowReader reads partitions in their order, as a job shows them.
+type rowReader struct {
+	ctx    context.Context //nolint:containedctx // of one call of Rows
+	client *Client
+	yield  func(arrow.RecordBatch, error) bool
+	// next is the first partition that wasn't read.
+	next int
+}
+
+// read reads the partitions that are new, and says whether to go on. One that can't
+// be read while the job runs is waited for: the job makes it again.
+func (r *rowReader) read(s JobStatus) bool {
+	all := s.proto.GetPartitions()
+	for ; r.next < len(all); r.next++ {
+		if all[r.next].GetRows() == 0 {
+			continue
+		}
+		given := false
+		more, err := r.client.readPartition(r.ctx, all[r.next], func(b arrow.RecordBatch, err error) bool {
+			given = true
+			return r.yield(b, err)
+		})
+		switch {
+		case err != nil && !given && !s.settled() && r.ctx.Err() == nil:
+			return true
+		case err != nil:
+			r.yield(nil, err)
+			return false
+		case !more:
+			return false
+		}
+	}
+	return true
 }
 
 // Schema is the schema of the job's rows; nil before the job has succeeded.

@@ -176,6 +176,39 @@ func TestPipelinedRowsCanBeReadWhileTheJobRuns(t *testing.T) {
 	}
 }
 
+// Rows that a client may have read aren't made again in another way: the job fails.
+func TestPipelinedRowsThatWereShownAreLost(t *testing.T) {
+	for _, deterministic := range []bool{true, false} {
+		h := start(t, nil)
+		hold := newStop()
+		var e1, e2 *fakeExecutor
+		e1 = startExecutor(t, h.s, executorOptions{id: "e1", slots: 2 * parts, task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+			if d.GetStage() == 1 && d.GetTask() == 1 {
+				hold.wait()
+				return nil
+			}
+			return e1.succeed(d, n)
+		}})
+		q := queryPlan()
+		q.Deterministic = deterministic
+		id := h.submit(&firnpb.ExecuteRequest{Mode: "pipelined", Physical: physical(t, h, &plan.Exchange{Input: q, How: plan.ExchangeRoundRobin, Partitions: 2})})
+		h.waitUntil(id, func(st *firnpb.JobStatus) bool { return len(st.GetPartitions()) == 1 })
+		receive(t, hold.arrived, "second task")
+		close(hold.release)
+		e2 = startExecutor(t, h.s, executorOptions{id: "e2", slots: 2 * parts, task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus { return e2.succeed(d, n) }})
+		h.lose(e1)
+		st := h.wait(id)
+		if deterministic {
+			wantState(t, st, graph.Succeeded, commit.CommitNone)
+			continue
+		}
+		wantState(t, st, graph.JobFailed, commit.CommitNone)
+		if st.GetError().GetCode() != string(commit.CodeResultLost) {
+			t.Errorf("%v", st.GetError())
+		}
+	}
+}
+
 func TestCachedResultServesTheNext(t *testing.T) {
 	h := start(t, nil)
 	e := startExecutor(t, h.s, executorOptions{id: "e1"})

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -81,7 +82,10 @@ type job struct {
 	partitions []*firnpb.ResultPartition
 	holders    []string
 	schema     []byte
-	expires    time.Time
+	// shown are the attempts of the partitions of a pipelined job that its client
+	// may have read.
+	shown   []string
+	expires time.Time
 
 	// logged is what the event log has of it.
 	logged logged
@@ -209,6 +213,7 @@ func (s *Scheduler) carryOut(j *job, actions []graph.Action) {
 		case graph.KeepLayout:
 			s.keepLayout(j, a)
 		case graph.DropOutput:
+			s.checkShown(j, a.Attempt)
 			s.noted(j, journal.Batch{Ended: []string{a.Attempt}})
 		case graph.StartRoot, graph.SkipRoot, graph.SealRoot, graph.ProceedRoot, graph.CancelAnswer, graph.KeepOutput:
 			// The caller asked.
@@ -334,6 +339,21 @@ func (s *Scheduler) expire(j *job) {
 	}
 }
 
+// checkShown fails a pipelined job that gives up rows which its client may have read,
+// unless they are made again as they were.
+func (s *Scheduler) checkShown(j *job, attempt string) {
+	if !slices.Contains(j.shown, attempt) || !slices.ContainsFunc(j.planned.Stages, func(st planner.Stage) bool { return !st.Deterministic }) {
+		return
+	}
+	s.loop.put(func() {
+		s.failJob(j, &commit.Error{
+			Code: commit.CodeResultLost, Op: "show rows of pipelined job", Object: j.id,
+			Cause: errors.New("rows that were shown are lost, and the query wouldn't give the same ones again"),
+			Hint:  "Run the statement again, or as a staged job (leave the mode out).",
+		})
+	})
+}
+
 // showAccepted shows the partitions of a pipelined job that a client can read
 // already: the finished tasks at the front, so that rows stay in plan order.
 func (s *Scheduler) showAccepted(j *job) {
@@ -346,6 +366,10 @@ func (s *Scheduler) showAccepted(j *job) {
 	}
 	if len(accepted) != len(j.partitions) {
 		j.partitions = partitionsOf(s.locations(j, accepted, time.Now().Add(ticketTTL)))
+		j.shown = nil
+		for _, a := range accepted {
+			j.shown = append(j.shown, a.Attempt)
+		}
 	}
 }
 
