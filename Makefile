@@ -20,7 +20,7 @@ build: ## build bin/firn
 	go build -o bin/firn ./cmd/firn
 
 .PHONY: demo
-demo: build ## run the main job on a real sample in a fresh directory (DEMO_INPUT=file.parquet for another)
+demo: build ## run the main job on a real sample in a fresh directory, into an Iceberg and a Delta table (DEMO_INPUT=file.parquet for another)
 	examples/flights/demo.sh bin/firn $(DEMO_INPUT)
 
 .PHONY: test
