@@ -174,6 +174,11 @@ func (m marked) Read(context.Context) (commit.Metadata, error) {
 		for _, p := range m.inFlight[0] {
 			m.held[p] = true
 		}
+		for _, own := range m.inFlight[1:] {
+			for _, p := range own[1:] {
+				delete(m.needed, p) // those requests are dead now, and nobody can come to refer to it
+			}
+		}
 		m.clock++
 		m.inFlight = nil // the seat is taken
 	}
