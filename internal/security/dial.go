@@ -106,7 +106,8 @@ func advice(err error) string {
 }
 
 // Unreachable tells a failure of the transport that no further try will mend from
-// one that may pass: nil for the latter. err is that of a gRPC call.
+// one that may pass: nil for the latter. err is that of a gRPC call. Where only the
+// server can tell, it is asked, for two seconds at most.
 func Unreachable(addr string, err error) error {
 	s, ok := status.FromError(err)
 	if !ok || s.Code() != codes.Unavailable {
@@ -127,10 +128,28 @@ func Unreachable(addr string, err error) error {
 		text = "the other side refuses this side's certificate:" + strings.TrimSuffix(text, `"`)
 		hint = "Give a certificate that its CA has signed, with --tls-cert and --tls-key."
 	case strings.Contains(text, "error reading server preface"):
+		if !speaksTLS(addr) {
+			return nil // it went away in the middle
+		}
 		text = "the other side doesn't answer in plaintext; it may want TLS"
 		hint = "Give the CA of its certificate with --tls-ca, or --tls for a certificate that the system trusts."
 	default:
 		return nil
 	}
 	return &commit.Error{Code: commit.CodeTLS, Op: "connect to", Object: addr, Cause: errors.New(text), Hint: hint}
+}
+
+// speaksTLS says whether a server begins TLS. One that wants TLS hangs up on
+// plaintext without a word, and so does any server that ends at that moment.
+func speaksTLS(addr string) bool {
+	d := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS13}}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err == nil {
+		_ = conn.Close()
+		return true
+	}
+	var unknown *tls.CertificateVerificationError
+	return errors.As(err, &unknown) || strings.Contains(err.Error(), "remote error: tls:")
 }
