@@ -134,6 +134,46 @@ func TestDeltaGuarantees(t *testing.T) {
 	}
 }
 
+// TestDeltaLeftoversBehindACheckpoint: what a job left is found when the table shows
+// its token only in a checkpoint, or in the ledger: the commit itself is still there.
+func TestDeltaLeftoversBehindACheckpoint(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "t")
+	table := "delta.`" + dir + "`"
+	home := t.TempDir()
+	var left []string
+	t.Run("before", func(t *testing.T) {
+		l := start(t, home)
+		l.must("CREATE TABLE " + table + " (n BIGINT) USING delta TBLPROPERTIES ('delta.checkpointInterval' = '4')")
+		for _, key := range []string{"given", ""} {
+			st, err := l.run(client.Statement{SQL: "INSERT INTO " + table + " VALUES (1)", Key: key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = append(left, filepath.Join(dir, st.Report.JobID, "0-0-late.parquet"))
+		}
+		for range 2 {
+			l.must("INSERT INTO " + table + " VALUES (2)")
+		}
+	})
+	for _, path := range left {
+		if err := os.WriteFile(path, []byte("PAR1"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := start(t, home)
+	if _, err := l.Orphans(t.Context(), table, client.OrphansOptions{Delete: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range left {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s stays: %v", path, err)
+		}
+	}
+	if n := l.count(table); n != 4 {
+		t.Errorf("%d rows, want 4", n)
+	}
+}
+
 // deafStore is S3 that doesn't take commits to Delta tables while it is deaf: the
 // requests are lost on the way.
 type deafStore struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,18 +130,29 @@ func (s *Scheduler) committedFiles(u journal.Unit) cleanup.Committed {
 }
 
 // landed finds a unit that was committed by its token or, where the catalog has
-// stripped that, by the snapshots that were sent for it.
+// stripped that, by the snapshots that were sent for it. A table that remembers no
+// more than the token and its seat (a ledger, a Delta table's txn after a
+// checkpoint) may still have the snapshot: the one that was sent for that seat, if
+// there was one only. Whoever lists its files finds out whether that landed.
 func (s *Scheduler) landed(ctx context.Context, m commit.Metadata, u journal.Unit) (commit.Landed, error) {
-	if l, ok := commit.FindToken(m, u.Branch, u.Token); ok {
+	l, found := commit.FindToken(m, u.Branch, u.Token)
+	if found && m.HasSnapshot(l.SnapshotID) {
 		return l, nil
 	}
 	sends, err := s.journal.Sends(ctx, u.Token)
-	for _, r := range sends {
-		if m.HasSnapshot(r.SnapshotID) {
-			return commit.Landed{Token: u.Token, SnapshotID: r.SnapshotID}, nil
+	if !found {
+		for _, r := range sends {
+			if m.HasSnapshot(r.SnapshotID) {
+				return commit.Landed{Token: u.Token, SnapshotID: r.SnapshotID}, nil
+			}
 		}
+		return commit.Landed{}, err
 	}
-	return commit.Landed{}, err
+	sends = slices.DeleteFunc(sends, func(r journal.Send) bool { return r.Seat.Number == 0 || r.Seat.Number != l.Seat.Number })
+	if len(sends) == 1 {
+		l.SnapshotID = sends[0].SnapshotID
+	}
+	return l, err
 }
 
 // storage says how the files of a table are reached, nil when the table is gone.
@@ -339,6 +351,8 @@ func (w *sweeper) one(ctx context.Context, job journal.Sweep, last bool) {
 	case errors.Is(err, journal.ErrNotDroppable):
 		return // it changed since it was listed
 	case err == nil:
+	case errors.Is(ctx.Err(), context.Canceled):
+		return // the scheduler stops; its next process goes on
 	case time.Since(job.Ended) > w.s.cfg.JournalRetention && (errors.Is(err, cleanup.ErrUnclear) || errors.Is(err, commit.ErrTableNotFound)):
 		log.Warn("files of a job stay for good", slog.Any("error", err))
 	default:
@@ -364,7 +378,9 @@ func (w *sweeper) requests(ctx context.Context, closing bool) time.Duration {
 	}
 	builds, err := w.s.journal.Builds(ctx)
 	if err != nil {
-		w.s.log.Warn("files of requests not listed", slog.Any("error", err))
+		if ctx.Err() == nil {
+			w.s.log.Warn("files of requests not listed", slog.Any("error", err))
+		}
 		return sweepEvery
 	}
 	left := time.Until(w.began.Add(w.s.cfg.SweepDelay))
@@ -393,6 +409,9 @@ func (w *sweeper) oneRequests(ctx context.Context, b journal.Build, last bool) {
 		_, err := w.s.cleaner().CleanRequests(ctx, b, t)
 		return err
 	})
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return // the scheduler stops; its next process goes on
+	}
 	if err != nil && time.Since(b.At) > w.s.cfg.JournalRetention &&
 		(errors.Is(err, cleanup.ErrUnclear) || errors.Is(err, journal.ErrNotDroppable) || errors.Is(err, commit.ErrTableNotFound)) {
 		log.Warn("files of requests stay for good", slog.Any("error", err))

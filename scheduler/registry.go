@@ -182,7 +182,12 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 	if s.state.executors[e.id] != e {
 		return
 	}
-	s.log.Warn("executor lost", slog.String("executor", e.id), slog.String("why", why), slog.Int("running", len(e.running)))
+	level := slog.LevelWarn
+	if e.returning && len(e.running) == 0 {
+		level = slog.LevelInfo // scheduler and executor were both started again, as each embedded cluster does
+	}
+	s.log.Log(context.Background(), level, "executor lost",
+		slog.String("executor", e.id), slog.String("why", why), slog.Int("running", len(e.running)))
 	for id, a := range e.running {
 		delete(s.state.attempts, id)
 		s.attemptOver(a, metrics.TaskLost, 0, errors.New(why))
