@@ -40,7 +40,7 @@ func defineDelta(src *source, ct *CreateTable, name commit.TableName) (TableDef,
 	for _, c := range ct.Columns {
 		lower := strings.ToLower(c.Name.Name)
 		if seen[lower] {
-			return def, undefinable(src, c.Name.Offset, "the column "+c.Name.Name+" stands twice; names differ by more than case", "")
+			return def, undefinable(src, c.Name.Offset, "the column "+c.Name.Name+" stands twice; names must differ by more than case", "")
 		}
 		seen[lower] = true
 		t, err := delta.FromDuckDBType(c.Type)

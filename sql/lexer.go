@@ -47,18 +47,19 @@ func snippet(text string, column int) string {
 	return "  " + lead + string(runes[from:to]) + tail + "\n  " + pad + "^"
 }
 
-// errorAt is an error about a place in the script. The hint may be empty; the
-// line with a caret follows it.
+// errorAt is an error about a place in the script. Without a hint it has that of
+// its code; the line with a caret follows it.
 func (s *source) errorAt(code commit.Code, op string, offset int, cause, hint string) *commit.Error {
 	line, column, text := s.place(offset)
 	if secretive.MatchString(s.text) {
 		text = ""
 	}
-	if hint != "" && text != "" {
-		hint += "\n"
-	}
 	if text != "" {
-		hint += snippet(text, column)
+		if hint == "" {
+			info, _ := commit.Explain(string(code))
+			hint = info.Hint
+		}
+		hint += "\n" + snippet(text, column)
 	}
 	return &commit.Error{
 		Code:   code,

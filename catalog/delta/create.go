@@ -179,7 +179,7 @@ func checkColumns(t delta.Type, depth int) error {
 			case f.Name == "":
 				return errors.New("a column without a name")
 			case seen[lower]:
-				return fmt.Errorf("the column %.200q stands twice; names differ by more than case", f.Name)
+				return fmt.Errorf("the column %.200q stands twice; names must differ by more than case", f.Name)
 			case strings.ContainsAny(f.Name, badInName):
 				return fmt.Errorf("the column %.200q has a letter of %q in its name, which Delta tables don't allow", f.Name, badInName)
 			case f.Type == delta.Void || f.Type == delta.Variant:

@@ -120,7 +120,7 @@ func (p *schemaParser) structType(j jsonType, depth int) (Type, error) {
 		}
 		lower := strings.ToLower(*f.Name)
 		if names[lower] {
-			return nil, fmt.Errorf("field %.200q stands twice (names differ by more than case)", *f.Name)
+			return nil, fmt.Errorf("field %.200q stands twice (names must differ by more than case)", *f.Name)
 		}
 		names[lower] = true
 		s.Fields[i] = Field{Name: *f.Name, Type: t, Nullable: orTrue(f.Nullable), Metadata: f.Metadata}
