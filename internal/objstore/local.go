@@ -81,13 +81,17 @@ func (localStore) Open(ctx context.Context, uri string) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(p)
+	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would wait for a writer
 	if err != nil {
 		return nil, localError("open", uri, err)
 	}
 	st, err := f.Stat()
-	if err == nil && st.IsDir() {
+	switch {
+	case err != nil:
+	case st.IsDir():
 		err = fmt.Errorf("%w: it is a directory", ErrNotFound)
+	case !st.Mode().IsRegular():
+		err = errors.New("it isn't a file but a pipe, socket or device")
 	}
 	if err != nil {
 		return nil, errors.Join(localError("open", uri, err), f.Close())

@@ -65,6 +65,17 @@ func TestLocalPermission(t *testing.T) {
 	}
 }
 
+// A pipe among a table's files is refused; opening it mustn't wait for a writer.
+func TestLocalPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	if _, err := objstore.New(objstore.Config{}).Open(t.Context(), pipe); err == nil || !strings.Contains(err.Error(), "isn't a file but a pipe") {
+		t.Errorf("opened: %v", err)
+	}
+}
+
 // A full disk is told apart from other errors, with the path. /dev/full is a
 // device that has no space.
 func TestLocalFull(t *testing.T) {
