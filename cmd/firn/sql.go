@@ -85,6 +85,9 @@ func (a *app) runSQL(cmd *cobra.Command, f sqlFlags) error {
 	if f.rejectLimit < 0 {
 		return usage(cmd, "--reject-limit %d: want 0 or more", f.rejectLimit)
 	}
+	if a.given["idempotency-key"] && f.key == "" {
+		return usage(cmd, "--idempotency-key is empty: a variable that isn't set? Without the flag a new key is made")
+	}
 	if f.afterDeadline == "look" {
 		f.afterDeadline = string(client.AfterDeadlineLook)
 	} else if f.afterDeadline != string(client.AfterDeadlineFence) && f.afterDeadline != string(client.AfterDeadlineRetry) {
