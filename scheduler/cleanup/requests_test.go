@@ -143,7 +143,7 @@ func (r *requests) request(j *journal.SQLite, u journal.Unit, id string) {
 		old.Ended = old.Submitted.Add(time.Second)
 		old.Table = ""
 		must(r.t, j.PutJob(ctx, old))
-		_, err := j.Prune(ctx, now)
+		_, err := j.Prune(ctx, now.Add(time.Second)) // later than its process began, in milliseconds too
 		must(r.t, err)
 	}
 }
