@@ -195,7 +195,10 @@ func (r *runner) statement(ctx context.Context, st sql.Statement, key string) er
 		if why := stopped(ctx, err); why != nil {
 			return r.abandon(ctx, r.session.JobByKey(key), why)
 		}
-		return err
+		if strings.Contains(err.Error(), "Error while dialing") {
+			return err // gRPC's word for a call that it never had a connection for
+		}
+		return r.doubt(st, err)
 	}
 	r.in = res.Session
 	switch {
@@ -215,6 +218,7 @@ func (r *runner) statement(ctx context.Context, st sql.Statement, key string) er
 		r.hint("%d rows were left out under --reject-limit %d", status.RejectedRows, r.flags.rejectLimit)
 	}
 	if res.Statement != "SELECT" {
+		err = r.doubt(st, err)
 		if status.ID == "" {
 			return err
 		}
@@ -232,6 +236,20 @@ func (r *runner) statement(ctx context.Context, st sql.Statement, key string) er
 		return r.abandon(ctx, res.Job, why)
 	}
 	return err
+}
+
+// doubt makes an unknown outcome of a connection that was lost while the scheduler
+// had an INSERT, or may have had it: it goes on with that, also after a restart.
+func (r *runner) doubt(st sql.Statement, err error) error {
+	code := commit.CodeOf(err)
+	if st.Kind != "INSERT" || r.flags.dryRun || code != commit.CodeUnreachable && code != commit.CodeProtocol {
+		return err
+	}
+	return &commit.Error{
+		Code: commit.CodeUnknown, Op: "follow", Object: "INSERT", Cause: err,
+		Tried: "The connection was lost when the statement may have been sent; the scheduler goes on with it.",
+		Hint:  "Run the same again with --idempotency-key " + r.base + ": nothing is written twice, and the outcome is told.",
+	}
 }
 
 // hint tells a person something that isn't data.
