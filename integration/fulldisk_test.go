@@ -3,10 +3,8 @@
 package integration_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -15,26 +13,12 @@ import (
 	"github.com/firn-project/firn/integration/process"
 )
 
-// smallDisk is a directory with a disk of its own.
-func smallDisk(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", dir).CombinedOutput(); err != nil {
-		process.NotHad(t, "small-disk", "mount -t tmpfs", fmt.Sprintf("%v: %s", err, strings.TrimSpace(string(out))))
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v: %s", err, out)
-		}
-	})
-	return dir
-}
-
 // TestFullDisk fills a small disk with a job: it fails with an error that says so,
 // the table stays as it was, the job's files are gone, and the same servers take
 // the next write.
 func TestFullDisk(t *testing.T) {
-	dir := smallDisk(t, "24m")
+	dir := t.TempDir()
+	process.SmallDisk(t, dir, "24m")
 	scheduler := process.Start(t, "scheduler", "--listen", "127.0.0.1:0", "--dir", dir)
 	process.Start(t, "executor", "--server", scheduler.Address, "--dir", filepath.Join(t.TempDir(), "executor"))
 	c := process.NewClient(t, "--server", scheduler.Address)
@@ -69,29 +53,12 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fillUp writes a file until no byte fits on its disk any more.
-func fillUp(t *testing.T, path string) {
-	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }() // its error is that of the disk
-	for size := 1 << 20; size > 0; size /= 2 {
-		for err = nil; err == nil; {
-			_, err = f.Write(make([]byte, size))
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestFullDiskOfTheJournal fills the disk that has nothing but the journal while
 // jobs run, to its last byte: their commits are finished, no new statement is taken,
 // and statements are taken again when there is space.
 func TestFullDiskOfTheJournal(t *testing.T) {
-	disk, dir := smallDisk(t, "24m"), t.TempDir()
+	disk, dir := t.TempDir(), t.TempDir()
+	process.SmallDisk(t, disk, "24m")
 	config := filepath.Join(dir, "scheduler.yaml")
 	body := fmt.Sprintf("catalogs:\n  lake:\n    type: sql\n    uri: %q\n    warehouse: %q\n",
 		"sqlite:///"+strings.TrimPrefix(filepath.Join(dir, "catalog.db"), "/"), "file://"+filepath.Join(dir, "warehouse"))
@@ -112,7 +79,9 @@ func TestFullDiskOfTheJournal(t *testing.T) {
 		s.AwaitLog(t, mark, `"msg":"task launched"`, `"stage":0`, `"task":0`)
 	}
 	fill := filepath.Join(disk, "filler")
-	fillUp(t, fill)
+	if err := process.FillUp(fill); err != nil {
+		t.Fatal(err)
+	}
 	e.Signal(t, syscall.SIGCONT)
 	for i, done := range running {
 		if r := <-done; r.Code != 0 || written(t, r).Commit != "committed" {

@@ -36,6 +36,11 @@ func TestDeltaChaos(t *testing.T) { runSeeds(t, len(deltaSmoke), newDeltaPlan) }
 
 func runSeeds(t *testing.T, smoke int, newPlan func(k int) *plan) {
 	t.Helper()
+	eachSeed(t, smoke, func(t *testing.T, k int) { run(t, k, newPlan(k)) })
+}
+
+func eachSeed(t *testing.T, smoke int, run func(t *testing.T, k int)) {
+	t.Helper()
 	first, last := 0, smoke
 	if v := os.Getenv("FIRN_CHAOS_RUNS"); v != "" {
 		last = number(t, v)
@@ -45,7 +50,7 @@ func runSeeds(t *testing.T, smoke int, newPlan func(k int) *plan) {
 		last = first + 1
 	}
 	for k := first; k < last; k++ {
-		t.Run(fmt.Sprintf("run-%d", k), func(t *testing.T) { run(t, k, newPlan(k)) })
+		t.Run(fmt.Sprintf("run-%d", k), func(t *testing.T) { run(t, k) })
 	}
 }
 

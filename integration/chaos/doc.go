@@ -19,6 +19,12 @@
 // whose replies to the puts of versions are lost, late or false. The log is judged
 // by its commits alone, from the first one on.
 //
+// TestJobChaos runs jobs of several stages, INSERTs and SELECTs with joins and
+// aggregates over Parquet files. Executors are killed, frozen, slowed down, cut off
+// from their scheduler, and have a full disk; the scheduler is killed. Each statement
+// has the rows that plain DuckDB gives for its query, which are also those of a run
+// without faults.
+//
 // `make chaos RUNS=200` runs the seeds 0 to 199, `make chaos RUN=7` one,
 // `make chaos-smoke` those first few that have each fault once.
 package chaos

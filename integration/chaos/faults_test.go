@@ -116,6 +116,8 @@ type plan struct {
 	// refuses: every other commit request is refused, so that files of the jobs
 	// behind it go.
 	refuses bool
+	// smallDisk: the first executor has a small disk of its own.
+	smallDisk bool
 }
 
 // faultRuns is how many runs have each fault once; after them each fail point of a

@@ -59,6 +59,10 @@ type proc struct {
 	mu sync.Mutex
 	s  *process.Server
 	up bool
+	// link is an executor's way to its scheduler, disk a small one of its own, if
+	// it has one.
+	link *link
+	disk string
 	// settled: whoever waits for its death at a fail point leaves it be.
 	settled bool
 }
@@ -92,8 +96,15 @@ func (l *lab) cluster(name string, executors int) *proc {
 	}
 	s := process.Start(l.t, "scheduler", "--listen", "127.0.0.1:0", "--dir", filepath.Join(dir, "scheduler"), "--config", config)
 	for i := range executors {
-		e := process.Start(l.t, "executor", "--server", s.Address, "--dir", filepath.Join(dir, fmt.Sprintf("executor-%d", i)), "--slots", "2", "--memory", "256MB")
-		l.executors = append(l.executors, &proc{s: e, up: true})
+		e := &proc{up: true, link: newLink(l.t, s.Address)}
+		home := filepath.Join(dir, fmt.Sprintf("executor-%d", i))
+		if i == 0 && l.plan.smallDisk {
+			e.disk = home
+			process.SmallDisk(l.t, home, "48m")
+			home = filepath.Join(home, "executor")
+		}
+		e.s = process.Start(l.t, "executor", "--server", e.link.address, "--dir", home, "--slots", "2", "--memory", "256MB")
+		l.executors = append(l.executors, e)
 	}
 	c, err := client.Dial(l.t.Context(), s.Address)
 	if err != nil {
@@ -281,6 +292,53 @@ func (l *lab) freeze(name string, p *proc, d time.Duration) {
 		defer p.mu.Unlock()
 		pause(d)
 		p.s.Signal(l.t, syscall.SIGCONT)
+	})
+}
+
+// slow lets a process run only a third of the time.
+func (l *lab) slow(name string, p *proc) {
+	if !p.mu.TryLock() {
+		return
+	}
+	if !p.up {
+		p.mu.Unlock()
+		return
+	}
+	l.fire(name)
+	l.repairs.Go(func() {
+		defer p.mu.Unlock()
+		for range 15 {
+			p.s.Signal(l.t, syscall.SIGSTOP)
+			pause(100 * time.Millisecond)
+			p.s.Signal(l.t, syscall.SIGCONT)
+			pause(50 * time.Millisecond)
+		}
+	})
+}
+
+// partition has an executor not reach its scheduler for a while.
+func (l *lab) partition(name string, p *proc, d time.Duration) {
+	p.link.set(true)
+	l.fire(name)
+	l.repairs.Go(func() {
+		pause(d)
+		p.link.set(false)
+	})
+}
+
+// fill leaves no space on the small disk for a while.
+func (l *lab) fill(name string, p *proc, d time.Duration) {
+	filler := filepath.Join(p.disk, "filler")
+	if err := process.FillUp(filler); err != nil {
+		l.t.Error(err)
+		return
+	}
+	l.fire(name)
+	l.repairs.Go(func() {
+		pause(d)
+		if err := os.Remove(filler); err != nil {
+			l.t.Error(err)
+		}
 	})
 }
 
