@@ -29,6 +29,9 @@ type Config struct {
 	// they keep of the objects that they read, while they read them. 0 leaves it to
 	// the disk.
 	ObjectCache int64
+	// ShuffleDisk bounds the shuffle files and uploads in Dir, in bytes; 0 leaves
+	// it to the disk.
+	ShuffleDisk int64
 	// LocalAllow are the directories that sources may be read from; nil for
 	// what the scheduler says.
 	LocalAllow []string

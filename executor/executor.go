@@ -137,7 +137,7 @@ func (e *Executor) takeDir() error {
 	}
 	e.log = e.cfg.Logger.With(slog.String("executor_id", e.cfg.ID))
 	e.cfg.Logger = e.log
-	e.store = shuffle.NewStore(e.cfg.Dir)
+	e.store = shuffle.NewStore(e.cfg.Dir, e.cfg.ShuffleDisk)
 	slots := filepath.Join(e.cfg.Dir, slotsName)
 	if err := errors.Join(e.store.Clear(), os.RemoveAll(slots), os.MkdirAll(slots, 0o700)); err != nil {
 		return dirError(e.cfg.Dir, err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/firn-project/firn/integration/process"
 )
@@ -99,5 +100,39 @@ func TestFullDiskOfTheJournal(t *testing.T) {
 	}
 	if all, distinct := l.rows("lake.air.t"); all != jobs*each+1 || distinct != all {
 		t.Errorf("%d rows, %d different ones", all, distinct)
+	}
+}
+
+// TestShuffleQuota: a job that needs more of an executor's disk than --shuffle-disk
+// allows fails with what, where and what to do, and its data goes; a smaller one
+// succeeds after it on the same executor, and no file of either is left.
+func TestShuffleQuota(t *testing.T) {
+	dir := t.TempDir()
+	executor := filepath.Join(dir, "executor")
+	scheduler := process.Start(t, "scheduler", "--listen", "127.0.0.1:0", "--dir", filepath.Join(dir, "scheduler"))
+	process.Start(t, "executor", "--server", scheduler.Address, "--dir", executor, "--shuffle-disk", "4MiB")
+	c := process.NewClient(t, "--server", scheduler.Address)
+	c.Exec(nil, "CREATE NAMESPACE lake.quota")
+	c.Exec(nil, "CREATE TABLE lake.quota.t (id bigint, s varchar) PARTITIONED BY (bucket(4, id))")
+	insert := func(rows int) process.Result {
+		return process.Run(t.Context(), t, "sql", "--server", scheduler.Address, "-o", "json", "-c",
+			fmt.Sprintf("INSERT INTO lake.quota.t SELECT i, md5(i::varchar) || sha256(i::varchar) FROM range(%d) r(i)", rows))
+	}
+	r := insert(200_000)
+	text := r.Stdout + r.Stderr
+	for _, part := range []string{"FIRN-3521", "--shuffle-disk is used up", "4194304", filepath.Join(executor, "shuffle"), "Raise --shuffle-disk"} {
+		if r.Code != 1 || !strings.Contains(text, part) {
+			t.Errorf("exit code %d, want 1 and %q in:\n%s", r.Code, part, text)
+		}
+	}
+	if r := insert(20_000); r.Code != 0 {
+		t.Errorf("a job with less: exit code %d, %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	// Executors are told after the client.
+	left := []string{""}
+	for deadline := time.Now().Add(30 * time.Second); len(left) > 0; <-time.After(10 * time.Millisecond) {
+		if left, _ = filepath.Glob(filepath.Join(executor, "shuffle", "*", "*")); time.Now().After(deadline) {
+			t.Fatalf("still on the executor's disk: %v", left)
+		}
 	}
 }

@@ -104,7 +104,8 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 
 func (a *app) executorCommand() *cobra.Command {
 	var cfg config.Executor
-	var memory, objects, tokenFile string
+	var sizes executorSizes
+	var tokenFile string
 	cmd := &cobra.Command{
 		Use:   "executor --server HOST:PORT --dir DIR [--slots N] [--memory SIZE]",
 		Short: "Run an executor: it reads, computes and writes data files",
@@ -118,7 +119,7 @@ When it has registered it prints one line of JSON to stdout:
 			if cfg.Token, err = a.token(tokenFile); err != nil {
 				return err
 			}
-			return a.runExecutor(cmd, cfg, memory, objects)
+			return a.runExecutor(cmd, cfg, sizes)
 		},
 	}
 	f := cmd.Flags()
@@ -126,8 +127,9 @@ When it has registered it prints one line of JSON to stdout:
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:0", "`HOST:PORT` to listen on; port 0 takes a free one")
 	f.StringVar(&cfg.Dir, "dir", "", "`directory` for shuffle and spill files")
 	f.IntVar(&cfg.Slots, "slots", 2, "how many tasks run at a time")
-	f.StringVar(&memory, "memory", "", "memory for all slots together, such as 4GiB; default half of the machine's")
-	f.StringVar(&objects, "object-cache", "", "disk for all slots together to keep parts of objects while they are read, such as 20GiB; default what there is")
+	f.StringVar(&sizes.memory, "memory", "", "memory for all slots together, such as 4GiB; default half of the machine's")
+	f.StringVar(&sizes.objects, "object-cache", "", "disk for all slots together to keep parts of objects while they are read, such as 20GiB; default what there is")
+	f.StringVar(&sizes.shuffle, "shuffle-disk", "", "disk for shuffle files and uploads, such as 100GiB; a task that needs more fails; default what there is")
 	f.StringArrayVar(&cfg.LocalAllow, "sources-local-allow", nil, "`directory` below which sources may be read; overrides what the scheduler says (repeatable)")
 	serverTLS(cmd, &cfg.TLS, &cfg.AllowPlaintext)
 	tokenFlag(cmd, &tokenFile)
@@ -136,18 +138,22 @@ When it has registered it prints one line of JSON to stdout:
 	return cmd
 }
 
-func (a *app) runExecutor(cmd *cobra.Command, cfg config.Executor, memory, objects string) error {
+// executorSizes are an executor's flags of bytes, as they were typed; empty for
+// the default.
+type executorSizes struct{ memory, objects, shuffle string }
+
+func (a *app) runExecutor(cmd *cobra.Command, cfg config.Executor, sizes executorSizes) error {
 	cfg.Memory = cluster.DefaultMemory()
-	if memory != "" {
-		var err error
-		if cfg.Memory, err = config.ParseSize(memory); err != nil {
-			return usage(cmd, "--memory %s", err)
+	for _, size := range []struct {
+		flag, text string
+		bytes      *int64
+	}{{"memory", sizes.memory, &cfg.Memory}, {"object-cache", sizes.objects, &cfg.ObjectCache}, {"shuffle-disk", sizes.shuffle, &cfg.ShuffleDisk}} {
+		if size.text == "" {
+			continue
 		}
-	}
-	if objects != "" {
 		var err error
-		if cfg.ObjectCache, err = config.ParseSize(objects); err != nil {
-			return usage(cmd, "--object-cache %s", err)
+		if *size.bytes, err = config.ParseSize(size.text); err != nil {
+			return usage(cmd, "--%s %s", size.flag, err)
 		}
 	}
 	if err := cfg.Validate(); err != nil {

@@ -27,7 +27,7 @@ func TestFullDiskIsTyped(t *testing.T) {
 // again when some was freed.
 func TestRoomInMemory(t *testing.T) {
 	dir := t.TempDir()
-	s := NewStore(dir)
+	s := NewStore(dir, 0)
 	full := Attempt{Job: "full", ID: "a-0"}
 	st, err := s.begin(full)
 	if err != nil || !s.keep(st, keptBytes-100) {

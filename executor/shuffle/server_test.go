@@ -166,7 +166,7 @@ func TestBrokenUploadLeavesNothing(t *testing.T) {
 }
 
 func TestBeforeRegistrationNothingIsServed(t *testing.T) {
-	s := shuffle.NewServer(shuffle.NewStore(t.TempDir()), "e-1", false, slog.New(slog.DiscardHandler))
+	s := shuffle.NewServer(shuffle.NewStore(t.TempDir(), 0), "e-1", false, slog.New(slog.DiscardHandler))
 	if err := s.DoGet(&flight.Ticket{}, nil); status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v", err)
 	}

@@ -84,14 +84,15 @@ var attempt = shuffle.Attempt{Job: "j-1", Stage: 2, Task: 3, ID: "a-1"}
 
 // executor is an executor's half of the shuffle, served on loopback.
 type executor struct {
-	store  *shuffle.Store
-	server *shuffle.Server
-	grpc   *grpc.Server
-	signer *wire.Signer
-	source *shuffle.Source
-	addr   string
-	dir    string
-	id     string
+	store    *shuffle.Store
+	server   *shuffle.Server
+	grpc     *grpc.Server
+	signer   *wire.Signer
+	verifier *wire.Verifier
+	source   *shuffle.Source
+	addr     string
+	dir      string
+	id       string
 }
 
 func newExecutor(t *testing.T, id string) *executor {
@@ -100,10 +101,10 @@ func newExecutor(t *testing.T, id string) *executor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &executor{dir: t.TempDir(), id: id, signer: wire.NewSigner(priv)}
-	e.store = shuffle.NewStore(e.dir)
+	e := &executor{dir: t.TempDir(), id: id, signer: wire.NewSigner(priv), verifier: wire.NewVerifier(pub)}
+	e.store = shuffle.NewStore(e.dir, 0)
 	e.server = shuffle.NewServer(e.store, id, false, slog.New(slog.DiscardHandler))
-	e.server.SetVerifier(wire.NewVerifier(pub))
+	e.server.SetVerifier(e.verifier)
 	e.grpc = grpc.NewServer(wire.ServerOptions()...)
 	flight.RegisterFlightServiceServer(e.grpc, e.server)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

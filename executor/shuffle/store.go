@@ -25,12 +25,14 @@ const keptBytes = 16 << 20
 // directory, and what is small in memory. It is safe for concurrent use.
 type Store struct {
 	root string
+	// quota bounds used; 0 for no bound.
+	quota int64
 
 	mu sync.Mutex
 	// jobs are the attempts that are written or complete, by job.
 	jobs map[string]map[Attempt]*stored
-	// kept is the bytes that are in memory.
-	kept int64
+	// kept is the bytes that are in memory, used those that are in files.
+	kept, used int64
 }
 
 // stored is the output of one attempt. It doesn't change any more once it is
@@ -38,15 +40,16 @@ type Store struct {
 type stored struct {
 	complete bool
 	// memory has the outputs that are kept in memory, bytes their sum. The others
-	// are files.
-	memory map[int][]byte
-	bytes  int64
+	// are files of disk bytes.
+	memory      map[int][]byte
+	bytes, disk int64
 }
 
 // NewStore uses dir/shuffle, which is made when something is written. What is
-// there of an earlier store isn't seen: see Clear.
-func NewStore(dir string) *Store {
-	return &Store{root: filepath.Join(dir, "shuffle"), jobs: map[string]map[Attempt]*stored{}}
+// there of an earlier store isn't seen: see Clear. quota bounds the bytes of its
+// files; 0 leaves it to the disk.
+func NewStore(dir string, quota int64) *Store {
+	return &Store{root: filepath.Join(dir, "shuffle"), quota: quota, jobs: map[string]map[Attempt]*stored{}}
 }
 
 // Jobs lists the jobs and uploads of which there is data.
@@ -60,7 +63,7 @@ func (s *Store) Jobs() []string {
 // behind is of no use, as the scheduler has counted it as lost.
 func (s *Store) Clear() error {
 	s.mu.Lock()
-	s.jobs, s.kept = map[string]map[Attempt]*stored{}, 0
+	s.jobs, s.kept, s.used = map[string]map[Attempt]*stored{}, 0, 0
 	s.mu.Unlock()
 	if err := os.RemoveAll(s.root); err != nil {
 		return diskError("remove", s.root, err)
@@ -141,6 +144,28 @@ func (s *Store) keep(st *stored, n int64) bool {
 	return true
 }
 
+// errQuota is why nothing more is written below a directory that has room.
+var errQuota = errors.New("the executor's --shuffle-disk is used up")
+
+// charge counts bytes that are about to be written to a file of an attempt, unless
+// that would be more than the quota.
+func (s *Store) charge(st *stored, n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.quota > 0 && s.used+n > s.quota {
+		return fmt.Errorf("%w: %d of %d bytes hold output of %d jobs and uploads, and %d more are needed", errQuota, s.used, s.quota, len(s.jobs), n)
+	}
+	s.used += n
+	st.disk += n
+	return nil
+}
+
+// giveBack no longer counts an attempt's output. The caller holds the lock.
+func (s *Store) giveBack(st *stored) {
+	s.kept -= st.bytes
+	s.used -= st.disk
+}
+
 // end makes an attempt's output readable, or forgets it. An attempt that was
 // freed while it was written stays away.
 func (s *Store) end(a Attempt, st *stored, complete bool) error {
@@ -151,7 +176,7 @@ func (s *Store) end(a Attempt, st *stored, complete bool) error {
 		st.complete = true
 		return nil
 	}
-	s.kept -= st.bytes
+	s.giveBack(st)
 	if !freed {
 		s.forget(a)
 	}
@@ -190,7 +215,7 @@ func (s *Store) Free(job string, stages ...int) error {
 			dirs = append(dirs, final, hidden)
 		}
 		if st.complete {
-			s.kept -= st.bytes
+			s.giveBack(st)
 		}
 		s.forget(a)
 	}
@@ -270,14 +295,17 @@ func (f *file) batch(i int) (arrow.RecordBatch, error) {
 // Close closes the file.
 func (f *file) Close() error { return errors.Join(f.FileReader.Close(), f.close()) }
 
-// diskError makes an error of the file system one for a person. A full disk has
-// a code of its own.
+// diskError makes an error of the file system one for a person. A full disk, or a
+// quota that is used up, has a code of its own.
 func diskError(op, path string, err error) error {
 	e := &commit.Error{
 		Code: commit.CodeShuffleIO, Op: op + " shuffle file", Object: path, Cause: err,
 		Hint: "Check the disk that holds the executor's --dir.",
 	}
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	switch {
+	case errors.Is(err, errQuota):
+		e.Code, e.Hint = commit.CodeShuffleFull, "Raise --shuffle-disk, add executors, or run fewer large jobs at a time; a job's shuffle data goes when it ends."
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Code, e.Hint = commit.CodeShuffleFull, "Free space under the executor's --dir, or give it a larger disk."
 	}
 	return e

@@ -145,7 +145,7 @@ func TestDiskErrorsAreTyped(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "shuffle"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, err := shuffle.NewStore(dir).NewWriter(attempt, schema, shuffle.WriterOptions{Memory: 1})
+	w, err := shuffle.NewStore(dir, 0).NewWriter(attempt, schema, shuffle.WriterOptions{Memory: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -277,7 +277,10 @@ func (t overflow) Write(p []byte) (n int, err error) {
 		}
 		t.o.to = t.o.file
 	}
-	if n, err = t.o.to.Write(p); err != nil {
+	if err = t.o.w.store.charge(t.o.w.stored, int64(len(p))); err == nil {
+		n, err = t.o.to.Write(p)
+	}
+	if err != nil {
 		err = diskError("write", t.o.file.Name(), err)
 	}
 	return n, err

@@ -23,7 +23,7 @@ func StartExecutor(ctx context.Context, id string, cfg config.Executor, logger *
 		return nil, err
 	}
 	ex, err := executor.New(executor.Config{
-		ID: id, Server: cfg.Server, Listen: cfg.Listen, Dir: cfg.Dir, Slots: cfg.Slots, Memory: cfg.Memory, ObjectCache: cfg.ObjectCache,
+		ID: id, Server: cfg.Server, Listen: cfg.Listen, Dir: cfg.Dir, Slots: cfg.Slots, Memory: cfg.Memory, ObjectCache: cfg.ObjectCache, ShuffleDisk: cfg.ShuffleDisk,
 		LocalAllow: cfg.LocalAllow, Logger: logger,
 		DialPeers: sec.dial, DialScheduler: security.DialToken(cfg.Token), ServerOptions: sec.server,
 		Sinks: map[string]sinks.Driver{"iceberg": iceberg.New(), "delta": delta.New()},

@@ -21,6 +21,8 @@ type Executor struct {
 	// ObjectCache is in bytes of disk, for all slots together; 0 leaves it to
 	// the disk.
 	ObjectCache int64
+	// ShuffleDisk is in bytes of disk; 0 leaves it to the disk.
+	ShuffleDisk int64
 	// LocalAllow overrides the directories that the scheduler hands out; nil
 	// keeps them.
 	LocalAllow []string
