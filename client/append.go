@@ -38,6 +38,7 @@ type TableWriter struct {
 	table   string
 	schema  *arrow.Schema
 	opts    AppendOptions
+	newKey  bool
 	upload  string
 	cancel  context.CancelFunc
 	conn    *grpc.ClientConn
@@ -58,7 +59,8 @@ func (c *Client) Append(ctx context.Context, table string, schema *arrow.Schema,
 	if schema == nil || schema.NumFields() == 0 {
 		return nil, &commit.Error{Code: commit.CodeBadCall, Op: "append to", Object: table, Cause: errors.New("the schema has no fields")}
 	}
-	if opts.Key == "" {
+	newKey := opts.Key == ""
+	if newKey {
 		opts.Key = NewKey()
 	}
 	raw, err := wire.EncodeIPC(schema)
@@ -82,7 +84,7 @@ func (c *Client) Append(ctx context.Context, table string, schema *arrow.Schema,
 	w := flight.NewRecordWriter(stream, ipc.WithSchema(schema))
 	w.SetFlightDescriptor(&flight.FlightDescriptor{Type: flight.DescriptorCMD, Cmd: up.GetTicket()})
 	return &TableWriter{
-		client: c, table: quoted, schema: schema, opts: opts, upload: up.GetUploadId(),
+		client: c, table: quoted, schema: schema, opts: opts, newKey: newKey, upload: up.GetUploadId(),
 		cancel: cancel, conn: conn, stream: stream, writer: w,
 	}, nil
 }
@@ -145,7 +147,7 @@ func (w *TableWriter) Commit(ctx context.Context) (commit.Report, error) {
 	}
 	res, err := w.client.Execute(ctx, Statement{
 		SQL:     "INSERT INTO " + w.table + " " + how + "SELECT * FROM firn_upload." + quoteIdent(w.upload),
-		Session: w.opts.Session, Key: w.opts.Key, AfterDeadline: w.opts.AfterDeadline,
+		Session: w.opts.Session, Key: w.opts.Key, KeyIsNew: w.newKey, AfterDeadline: w.opts.AfterDeadline,
 	})
 	if err != nil {
 		return w.untold(ctx, "", err), err

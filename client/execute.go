@@ -48,6 +48,10 @@ type Statement struct {
 	Session Session
 	// Key is the idempotency key; a UUIDv7 is made when it is empty.
 	Key string
+	// KeyIsNew says that Key was made for this call and that nothing was sent with
+	// it yet; it isn't needed when Key is empty. Without it a scheduler whose memory
+	// doesn't reach back to the making of the key may have to refuse it as too old.
+	KeyIsNew bool
 	// RejectLimit is how many rows that can't be read or cast may be left out
 	// over the whole job. 0 fails the job at the first one.
 	RejectLimit int64
@@ -103,13 +107,14 @@ type Result struct {
 // Result.Job.Wait waits for its end.
 func (c *Client) Execute(ctx context.Context, s Statement) (*Result, error) {
 	if s.Key == "" {
-		s.Key = NewKey()
+		s.Key, s.KeyIsNew = NewKey(), true
 	}
 	resp, err := c.rpc.Execute(ctx, &firnpb.ExecuteRequest{
 		ProtocolVersion: wire.ProtocolVersion,
 		Sql:             s.SQL,
 		Session:         s.Session.proto(),
 		IdempotencyKey:  s.Key,
+		KeyIsNew:        s.KeyIsNew,
 		RejectLimit:     s.RejectLimit,
 		Mode:            string(s.Mode),
 		TimeZone:        s.TimeZone,

@@ -108,9 +108,14 @@ const keySkew = 5 * time.Minute
 // known to be older than every record of it, and is refused: running it could
 // apply it twice. Any other key is taken to be new: such keys are deduplicated
 // for as long as the journal or the ledger reaches back, and no longer.
-func AdmitKey(m Metadata, key string, since time.Time) (Seat, error) {
+//
+// first is when the key came from a client that says that it made it for that very
+// request; the zero time when no client says so. Such a key was never sent before,
+// whatever anybody remembers. It is believed for as long as a request may have
+// been on its way, as its copy may have come to another scheduler meanwhile.
+func AdmitKey(m Metadata, key string, since, first time.Time) (Seat, error) {
 	made, ok := KeyTime(key)
-	if !ok || made.Add(-keySkew).After(since) {
+	if !ok || made.Add(-keySkew).After(since) || !first.IsZero() && made.Add(keySkew).After(first) {
 		return OriginOf(m), nil
 	}
 	origin := OriginOf(m)

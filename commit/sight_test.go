@@ -209,7 +209,7 @@ func TestAdmitKey(t *testing.T) {
 		c.Foreign("main")
 	}
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	admit := func(key string, since time.Time) (commit.Seat, error) { return commit.AdmitKey(read(t, c), key, since) }
+	admit := func(key string, since time.Time) (commit.Seat, error) { return commit.AdmitKey(read(t, c), key, since, time.Time{}) }
 
 	if o, err := admit(old, since); err != nil || o.Number != 0 {
 		t.Errorf("all seats are shown: %+v, %v", o, err)
@@ -220,6 +220,12 @@ func TestAdmitKey(t *testing.T) {
 	c.Expire()
 	if _, err := admit(old, since); commit.CodeOf(err) != commit.CodeKeyTooOld || commit.ReasonOf(err) != commit.ReasonLimit {
 		t.Errorf("a key that nobody remembers: %v", err)
+	}
+	if o, err := commit.AdmitKey(read(t, c), old, since, time.Unix(299, 0)); err != nil || o.Number != 3 {
+		t.Errorf("a key that was made for the request: %+v, %v", o, err)
+	}
+	if _, err := commit.AdmitKey(read(t, c), old, since, time.Unix(301, 0)); commit.CodeOf(err) != commit.CodeKeyTooOld {
+		t.Errorf("a key that was made for a request of long ago: %v", err)
 	}
 	if o, err := admit(later, since); err != nil || o.Number != 3 {
 		t.Errorf("a key younger than all that isn't shown: %+v, %v", o, err)

@@ -48,10 +48,10 @@ func (s *Scheduler) Execute(ctx context.Context, r *firnpb.ExecuteRequest) (*fir
 		return nil, badRequest("run statement", fmt.Errorf("after_deadline %q isn't %q, %q or empty", after, journal.AfterDeadlineFence, journal.AfterDeadlineRetry))
 	}
 	sub := submission{
-		namespace: defaultNamespace, key: r.GetIdempotencyKey(), mode: mode, timeZone: zone, dryRun: r.GetDryRun(), afterDeadline: after,
+		namespace: defaultNamespace, key: r.GetIdempotencyKey(), newKey: r.GetKeyIsNew(), mode: mode, timeZone: zone, dryRun: r.GetDryRun(), afterDeadline: after,
 	}
 	if sub.dryRun || sub.key == "" {
-		sub.key = newID("")
+		sub.key, sub.newKey = newID(""), true
 	}
 	if len(r.GetPhysical()) > 0 {
 		return s.executePhysical(ctx, r, sub)

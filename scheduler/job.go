@@ -98,6 +98,9 @@ type job struct {
 // submission is what a client asked for.
 type submission struct {
 	namespace, key, fingerprint string
+	// newKey: the client made the key for this request. A job that is resumed
+	// doesn't know it any more.
+	newKey bool
 	// statement is the kind of statement, sql its text.
 	statement, sql string
 	plan           plan.Plan

@@ -206,7 +206,11 @@ func (s *Scheduler) admitKey(ctx context.Context, j *job, meta commit.Metadata, 
 	if err != nil {
 		return origin, err
 	}
-	return commit.AdmitKey(meta, j.key, since)
+	var first time.Time
+	if j.newKey {
+		first = j.submitted
+	}
+	return commit.AdmitKey(meta, j.key, since, first)
 }
 
 // checkResolved refuses a job whose token an earlier job sent, as long as it

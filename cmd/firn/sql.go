@@ -150,13 +150,15 @@ type runner struct {
 	flags   sqlFlags
 	// base is the key of the call.
 	base string
+	// newBase: the key was made for this call.
+	newBase bool
 	// in is the SQL session, carried from statement to statement.
 	in client.Session
 }
 
 func (r *runner) run(ctx context.Context, statements []sql.Statement) error {
 	if r.base == "" {
-		r.base = client.NewKey()
+		r.base, r.newBase = client.NewKey(), true
 		if r.format != render.JSON && r.format != render.JSONL && writes(statements) {
 			r.hint("idempotency key: %s", r.base)
 		}
@@ -187,7 +189,7 @@ func writes(statements []sql.Statement) bool {
 
 func (r *runner) statement(ctx context.Context, st sql.Statement, key string) error {
 	res, err := r.session.Execute(ctx, client.Statement{
-		SQL: st.Text, Session: r.in, Key: key, RejectLimit: r.flags.rejectLimit,
+		SQL: st.Text, Session: r.in, Key: key, KeyIsNew: r.newBase, RejectLimit: r.flags.rejectLimit,
 		Mode: client.Mode(r.flags.mode), TimeZone: r.flags.timeZone, DryRun: r.flags.dryRun && st.Kind == "INSERT",
 		AfterDeadline: client.AfterDeadline(r.flags.afterDeadline),
 	})

@@ -89,4 +89,6 @@ func TestC10_ALedgerThatIsResetOverREST(t *testing.T) {
 		t.Errorf("told as %v", err)
 	}
 	l.holds(6)
+	l.must("", 2) // a key that is made for the statement can't have been sent before
+	l.holds(8)
 }

@@ -1898,6 +1898,9 @@ type ExecuteRequest struct {
 	// statement's commit was told as unknown: "" (only find out), "fence" (put an
 	// empty commit on the table) or "retry" (build and send again).
 	AfterDeadline string `protobuf:"bytes,10,opt,name=after_deadline,json=afterDeadline,proto3" json:"after_deadline,omitempty"`
+	// key_is_new: idempotency_key was made for this request, and no other one was or
+	// will be sent with this set.
+	KeyIsNew      bool `protobuf:"varint,11,opt,name=key_is_new,json=keyIsNew,proto3" json:"key_is_new,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2000,6 +2003,13 @@ func (x *ExecuteRequest) GetAfterDeadline() string {
 		return x.AfterDeadline
 	}
 	return ""
+}
+
+func (x *ExecuteRequest) GetKeyIsNew() bool {
+	if x != nil {
+		return x.KeyIsNew
+	}
+	return false
 }
 
 type ExecuteResponse struct {
@@ -4611,7 +4621,7 @@ const file_firn_proto_rawDesc = "" +
 	"\tsignature\x18\x02 \x01(\fR\tsignature\"A\n" +
 	"\aSession\x12\x18\n" +
 	"\acatalog\x18\x01 \x01(\tR\acatalog\x12\x1c\n" +
-	"\tnamespace\x18\x02 \x03(\tR\tnamespace\"\xd2\x02\n" +
+	"\tnamespace\x18\x02 \x03(\tR\tnamespace\"\xf0\x02\n" +
 	"\x0eExecuteRequest\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x10\n" +
 	"\x03sql\x18\x02 \x01(\tR\x03sql\x12*\n" +
@@ -4623,7 +4633,9 @@ const file_firn_proto_rawDesc = "" +
 	"\ttime_zone\x18\b \x01(\tR\btimeZone\x12\x17\n" +
 	"\adry_run\x18\t \x01(\bR\x06dryRun\x12%\n" +
 	"\x0eafter_deadline\x18\n" +
-	" \x01(\tR\rafterDeadline\"\x9c\x01\n" +
+	" \x01(\tR\rafterDeadline\x12\x1c\n" +
+	"\n" +
+	"key_is_new\x18\v \x01(\bR\bkeyIsNew\"\x9c\x01\n" +
 	"\x0fExecuteResponse\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\tR\tstatement\x12*\n" +
 	"\asession\x18\x02 \x01(\v2\x10.firn.v1.SessionR\asession\x12\x19\n" +
