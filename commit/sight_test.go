@@ -209,7 +209,9 @@ func TestAdmitKey(t *testing.T) {
 		c.Foreign("main")
 	}
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	admit := func(key string, since time.Time) (commit.Seat, error) { return commit.AdmitKey(read(t, c), key, since, time.Time{}) }
+	admit := func(key string, since time.Time) (commit.Seat, error) {
+		return commit.AdmitKey(read(t, c), key, since, time.Time{})
+	}
 
 	if o, err := admit(old, since); err != nil || o.Number != 0 {
 		t.Errorf("all seats are shown: %+v, %v", o, err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/firn-project/firn/commit"
@@ -385,7 +387,7 @@ func replaceable(item node) bool {
 	return found && !star
 }
 
-// search calls f for every object in a tree.
+// search calls f for every object in a tree, always in the same order.
 func search(v any, f func(node)) {
 	switch v := v.(type) {
 	case []any:
@@ -397,8 +399,8 @@ func search(v any, f func(node)) {
 		if v["class"] == "CONSTANT" {
 			return
 		}
-		for _, e := range v {
-			search(e, f)
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			search(v[key], f)
 		}
 	}
 }

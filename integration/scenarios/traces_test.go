@@ -120,11 +120,18 @@ func (l *lab) await(j *client.Job, want commit.CommitState) client.JobStatus {
 	panic("unreachable")
 }
 
-// resolve finds out what became of a job's commit.
+// resolve finds out what became of a job's commit, once the job itself has
+// given up.
 func (l *lab) resolve(j *client.Job, want commit.CommitState) client.JobStatus {
 	l.t.Helper()
 	sent := l.proxy.Requests()[restcatalog.Commit]
 	st, err := l.client.ResolveUnit(l.t.Context(), j.ID())
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; commit.CodeOf(err) == commit.CodeUnitNotDrivable && i < 500; i++ {
+		<-tick.C
+		st, err = l.client.ResolveUnit(l.t.Context(), j.ID())
+	}
 	if err != nil || st.Commit != want {
 		l.t.Errorf("resolved as %s, %v; want %s", st.Commit, err, want)
 	}
