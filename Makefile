@@ -77,6 +77,10 @@ chaos: ## break clusters on purpose and judge their tables (RUNS=200 for the see
 chaos-smoke: ## as chaos, with each fault and each fail point once
 	integration/scripts/chaos.sh
 
+.PHONY: soak
+soak: build ## run mixed statements with constant faults; what the processes hold stays flat (MINUTES=10)
+	FIRN_BIN=$(CURDIR)/bin/firn FIRN_SOAK_MINUTES=$${MINUTES:-10} go test -tags duckdb_arrow,chaos,soak ./integration/chaos -run '^TestSoak$$' -count=1 -timeout 24h -v
+
 .PHONY: interop
 interop: build ## read every table of the suite with PyIceberg, delta-rs and DuckDB (in a virtual environment)
 	integration/scripts/interop.sh

@@ -25,6 +25,9 @@
 // has the rows that plain DuckDB gives for its query, which are also those of a run
 // without faults.
 //
+// TestSoak (`make soak`) does that for minutes, and watches what the processes hold:
+// memory, goroutines, open files, the scheduler's directory and the executors'.
+//
 // `make chaos RUNS=200` runs the seeds 0 to 199, `make chaos RUN=7` one,
 // `make chaos-smoke` those first few that have each fault once.
 package chaos
