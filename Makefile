@@ -86,8 +86,9 @@ interop: build ## read every table of the suite with PyIceberg, delta-rs and Duc
 	integration/scripts/interop.sh
 
 .PHONY: bench-smoke
-bench-smoke: ## print rows/s of the INSERT beside DuckDB's COPY and iceberg-go's Append
+bench-smoke: ## print rows/s of the INSERT beside DuckDB's COPY and iceberg-go's Append, of shuffle reads beside a bare DoGet, and the scheduler's tasks/s and memory
 	go test ./integration/bench -run '^$$' -bench Smoke -benchtime 1x -timeout 20m
+	go test ./scheduler -run '^$$' -bench Smoke -benchtime 1x -timeout 20m
 
 .PHONY: bench-commit
 bench-commit: ## print commits/s and waits beside the library's, with fsyncs per commit (FIRN_BENCH_SECONDS=30 for each side, 5 by default)

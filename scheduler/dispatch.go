@@ -271,7 +271,12 @@ func (s *Scheduler) enqueue(j *job, run graph.RunTask) {
 // cancelTask takes a task out of the queue or off its executor.
 func (s *Scheduler) cancelTask(j *job, c graph.CancelTask) {
 	if c.Attempt == "" {
-		j.queue = slices.DeleteFunc(j.queue, func(r graph.RunTask) bool { return r.Task == c.Task })
+		switch i := slices.IndexFunc(j.queue, func(r graph.RunTask) bool { return r.Task == c.Task }); {
+		case i == 0: // as when a whole job is cancelled, which may have 100,000 tasks
+			j.queue = j.queue[1:]
+		case i > 0:
+			j.queue = slices.Delete(j.queue, i, i+1)
+		}
 		return
 	}
 	a := s.state.attempts[c.Attempt]

@@ -31,7 +31,7 @@ import (
 type fakeExecutor struct {
 	firnpb.UnimplementedExecutorServiceServer
 	flight.BaseFlightServer
-	t           *testing.T
+	t           testing.TB
 	id          string
 	incarnation string
 	addr        string
@@ -84,7 +84,7 @@ type executorOptions struct {
 	onProbe  func()
 }
 
-func startExecutor(t *testing.T, s *Scheduler, o executorOptions) *fakeExecutor {
+func startExecutor(t testing.TB, s *Scheduler, o executorOptions) *fakeExecutor {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

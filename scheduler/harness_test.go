@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func (h *harness) lose(e *fakeExecutor) {
 }
 
 type harness struct {
-	t        *testing.T
+	t        testing.TB
 	s        *Scheduler
 	catalogs *fakeCatalogs
 	client   firnpb.ClientServiceClient
@@ -128,12 +128,12 @@ type harness struct {
 
 // start runs a scheduler over an in-memory table. edit may change its
 // configuration; prepare sees it right before its start.
-func start(t *testing.T, edit func(*Config)) *harness {
+func start(t testing.TB, edit func(*Config)) *harness {
 	t.Helper()
 	return startIn(t, t.TempDir(), &fakeCatalogs{table: committest.NewCatalog(committest.Mode{})}, edit)
 }
 
-func startIn(t *testing.T, dir string, catalogs *fakeCatalogs, edit func(*Config), prepare ...func(*Scheduler)) *harness {
+func startIn(t testing.TB, dir string, catalogs *fakeCatalogs, edit func(*Config), prepare ...func(*Scheduler)) *harness {
 	t.Helper()
 	h := &harness{t: t, dir: dir, catalogs: catalogs}
 	cfg := Config{
@@ -296,7 +296,7 @@ func (h *harness) get(id string) *firnpb.JobStatus {
 	return st
 }
 
-func wantState(t *testing.T, st *firnpb.JobStatus, state graph.State, c commit.CommitState) {
+func wantState(t testing.TB, st *firnpb.JobStatus, state graph.State, c commit.CommitState) {
 	t.Helper()
 	if st.GetState() != string(state) || st.GetCommit() != string(c) {
 		t.Fatalf("job is %s, commit %s (%v), want %s, %s", st.GetState(), st.GetCommit(), st.GetError(), state, c)
@@ -304,7 +304,7 @@ func wantState(t *testing.T, st *firnpb.JobStatus, state graph.State, c commit.C
 }
 
 // receive waits for a value of a channel.
-func receive[T any](t *testing.T, c <-chan T, what string) T {
+func receive[T any](t testing.TB, c <-chan T, what string) T {
 	t.Helper()
 	select {
 	case v := <-c:

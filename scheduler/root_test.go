@@ -19,7 +19,7 @@ import (
 	"github.com/firn-project/firn/scheduler/graph"
 )
 
-func physical(t *testing.T, h *harness, top plan.Node) []byte {
+func physical(t testing.TB, h *harness, top plan.Node) []byte {
 	t.Helper()
 	raw, err := plan.Encode(top)
 	must(t, err)

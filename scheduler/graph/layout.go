@@ -41,9 +41,9 @@ func (g *Graph) laidOut(s *stage, n int) []Accepted {
 // checkLayouts looks whether a task that ran again gave what the layouts of its
 // readers were made for. If it didn't, they are given up, with all that was made by
 // them: a part of a partition is no longer what it was.
-func (g *Graph) checkLayouts(s *stage, id TaskID) {
+func (g *Graph) checkLayouts(s *stage, id TaskID) (fit bool) {
 	if g.isSealed() {
-		return
+		return true
 	}
 	rows := make([]int64, 0, len(s.tasks[id.Task].accepted))
 	for _, a := range s.tasks[id.Task].accepted {
@@ -62,6 +62,7 @@ func (g *Graph) checkLayouts(s *stage, id TaskID) {
 		if s.rollbacks > g.spec.MaxStageAttempts {
 			g.fail(errStageLimit(s.spec.ID, s.rollbacks-1, errRowsDiffer))
 		}
-		return
+		return false
 	}
+	return true
 }

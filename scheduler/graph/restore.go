@@ -68,7 +68,9 @@ func Restore(spec Spec, kept Kept, now time.Time) (*Graph, []Action) {
 		t.state, t.stageAttempt, t.attempt, t.executor, t.launched = taskRunning, ev.StageAttempt, ev.Attempt, ev.Executor, now
 		g.resume(s, ev.StageAttempt)
 	}
-	g.settle()
+	if g.checkRejects() {
+		g.settle()
+	}
 	out := g.out
 	g.out = nil
 	return g, out

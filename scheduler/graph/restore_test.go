@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/scheduler/graph"
 )
 
@@ -150,5 +151,20 @@ func TestSealedRoot(t *testing.T) {
 	}
 	if n := count[graph.StopRoot](j.apply(graph.RootInFlight{Epoch: 1})); n != 1 {
 		t.Fatal("a cancelled job was sent")
+	}
+}
+
+// A record may end between the acceptance that broke the reject limit and the
+// job's failure: the restored job fails, too.
+func TestRestoreOverTheRejectLimit(t *testing.T) {
+	limit := int64(5)
+	spec := graph.Spec{RejectLimit: &limit, Stages: []graph.StageSpec{{ID: 1, Tasks: 2, Outputs: 1, Deterministic: true}}}
+	j := newJob(t, spec)
+	j.apply(graph.Start{})
+	ev := j.success(j.launch(id(1, 0), "e"))
+	ev.Rejected = 6
+	g, _ := graph.Restore(j.spec, graph.Kept{Accepted: []graph.TaskSucceeded{ev}}, j.now)
+	if commit.CodeOf(g.Err()) != commit.CodeRejectLimit {
+		t.Errorf("%s, %v", g.State(), g.Err())
 	}
 }

@@ -51,6 +51,8 @@ type stage struct {
 	layout  *adaptive.Layout
 	started time.Time
 	ended   time.Time
+	// open is a task that was missing when complete last looked.
+	open int
 }
 
 func (s *stage) done() int {
@@ -63,13 +65,16 @@ func (s *stage) done() int {
 	return n
 }
 
-// complete: every task was accepted and its output is still there.
+// complete: every task was accepted and its output is still there. It is asked
+// after each task, so it goes on where it found one missing.
 func (s *stage) complete() bool {
 	if s.spec.Adapt != nil && s.layout == nil {
 		return false
 	}
 	for i := range s.tasks {
-		if s.tasks[i].state != taskDone || s.tasks[i].lost {
+		n := (s.open + i) % len(s.tasks)
+		if s.tasks[n].state != taskDone || s.tasks[n].lost {
+			s.open = n
 			return false
 		}
 	}
@@ -147,17 +152,31 @@ func (g *Graph) taskSucceeded(ev TaskSucceeded) {
 	t.accept(ev)
 	t.ended = g.now
 	g.emit(KeepOutput{Attempt: ev.Attempt})
-	g.checkLayouts(s, ev.Task)
+	fit := g.checkLayouts(s, ev.Task)
 	if loser.attempt != "" {
 		g.emit(CancelTask{Task: ev.Task, Attempt: loser.attempt, Executor: loser.executor})
 	}
-	if limit := g.spec.RejectLimit; limit != nil {
-		if rows, why := g.Rejected(); rows > *limit {
-			g.fail(errRejected(rows, *limit, why))
-			return
-		}
+	if ev.Rejected > 0 && !g.checkRejects() {
+		return
 	}
-	g.settle()
+	// A success that leaves its stage open gives nothing else to do, and a stage may
+	// have 100,000 of them.
+	if !fit || s.complete() {
+		g.settle()
+	}
+}
+
+// checkRejects fails the job when its tasks left out more rows than are allowed.
+func (g *Graph) checkRejects() bool {
+	limit := g.spec.RejectLimit
+	if limit == nil {
+		return true
+	}
+	rows, why := g.Rejected()
+	if rows > *limit {
+		g.fail(errRejected(rows, *limit, why))
+	}
+	return rows <= *limit
 }
 
 // accept takes the attempt's output over.
