@@ -50,7 +50,10 @@ func eachSeed(t *testing.T, smoke int, run func(t *testing.T, k int)) {
 		last = first + 1
 	}
 	for k := first; k < last; k++ {
-		t.Run(fmt.Sprintf("run-%d", k), func(t *testing.T) { run(t, k) })
+		t.Run(fmt.Sprintf("run-%d", k), func(t *testing.T) {
+			t.Parallel() // processes wait more than they work
+			run(t, k)
+		})
 	}
 }
 

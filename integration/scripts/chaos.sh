@@ -16,4 +16,4 @@ FIRN_BIN=$(realpath "$FIRN_BIN")
 # Not `go test`, which keeps the lines back until the end.
 go test -tags duckdb_arrow,chaos -c -o "$tests/chaos" ./integration/chaos
 cd integration/chaos
-"$tests/chaos" -test.timeout 6h
+"$tests/chaos" -test.timeout 6h -test.parallel "${FIRN_CHAOS_PARALLEL:-2}"
