@@ -2,7 +2,8 @@
 # chaos.sh [RUNS] [RUN]: runs the seeds 0 to RUNS-1, or RUN alone; without either
 # the few that have each fault once. Prints a line for each run, and the logs of
 # those that failed. The processes are built with fail points; take others, built
-# with the tag failpoint too, with FIRN_BIN.
+# with the tag failpoint too, with FIRN_BIN. FIRN_CHAOS_PARALLEL runs go at a
+# time, 2 by default.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export FIRN_BIN FIRN_CHAOS_RUNS=${1:-} FIRN_CHAOS_RUN=${2:-}
