@@ -456,37 +456,41 @@ func (w *sweeper) why(jobID string) error {
 }
 
 // settled waits until nothing is left to sweep for a table, except for what the
-// table doesn't tell and what must stay by the record.
+// table doesn't tell and what must stay by the record. Which that is, the second
+// round from now on says: one that is under way may have found out before.
 func (w *sweeper) settled(ctx context.Context, table string) error {
 	w.s.resolveUnits(ctx)
-	for first := true; ; first = false {
+	for round := 0; ; round++ {
 		w.mu.Lock()
-		round := w.round
+		done := w.round
 		w.mu.Unlock()
+		stays := func(id string) bool {
+			why := w.why(id)
+			return round >= 2 && (errors.Is(why, cleanup.ErrUnclear) || errors.Is(why, journal.ErrNotDroppable))
+		}
 		jobs, err := w.s.journal.Sweeps(ctx)
 		if err != nil {
 			return err
 		}
 		open := false
 		for _, job := range jobs {
-			open = open || job.Table == table && !errors.Is(w.why(job.JobID), cleanup.ErrUnclear)
+			open = open || job.Table == table && !stays(job.JobID)
 		}
 		builds, err := w.s.journal.Builds(ctx)
 		if err != nil {
 			return err
 		}
 		for _, b := range builds {
-			why := w.why(buildKey(b))
-			open = open || b.Table.String() == table && b.Epoch != w.s.journal.Epoch() && !errors.Is(why, cleanup.ErrUnclear) && !errors.Is(why, journal.ErrNotDroppable)
+			open = open || b.Table.String() == table && b.Epoch != w.s.journal.Epoch() && !stays(buildKey(b))
 		}
 		if !open {
 			return nil
 		}
-		if first {
+		if round < 2 {
 			w.soon()
 		}
 		select {
-		case <-round:
+		case <-done:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-w.s.life.Done():
