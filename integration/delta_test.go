@@ -1,18 +1,14 @@
 package integration_test
 
 import (
-	"archive/tar"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/DataDog/zstd"
-
+	"github.com/firn-project/firn/catalog/delta/deltatest"
 	"github.com/firn-project/firn/client"
 	"github.com/firn-project/firn/commit"
 )
@@ -108,22 +104,17 @@ func TestDeltaRefusals(t *testing.T) {
 // TestDeltaGoldenRows: every table of other systems that comes with its rows gives
 // them through SQL, with deletion vectors, mapped columns and widened types applied.
 func TestDeltaGoldenRows(t *testing.T) {
-	data := os.Getenv("FIRN_TESTDATA")
-	if data == "" {
-		t.Skip("FIRN_TESTDATA isn't set")
-	}
 	l := start(t, t.TempDir())
-	root := filepath.Join(data, "golden", "delta", "kernel")
 	unpacked := t.TempDir()
-	archives, err := filepath.Glob(filepath.Join(root, "*.tar.zst"))
-	if err != nil {
-		t.Fatal(err)
+	roots := []string{unpacked}
+	archives := filepath.Join("..", "catalog", "delta", "testdata", "kernel")
+	if data := os.Getenv("FIRN_TESTDATA"); data != "" {
+		archives = filepath.Join(data, "golden", "delta", "kernel")
+		roots = append(roots, archives)
 	}
-	for _, a := range archives {
-		untar(t, a, unpacked)
-	}
+	deltatest.Unpack(t, archives, unpacked)
 	compared := 0
-	for _, dir := range []string{root, unpacked} {
+	for _, dir := range roots {
 		expected, err := filepath.Glob(filepath.Join(dir, "*", "expected"))
 		if err != nil {
 			t.Fatal(err)
@@ -161,40 +152,6 @@ func compareRows(t *testing.T, l *lake, got, want string) {
 		rows := l.query(fmt.Sprintf("SELECT * FROM (SELECT * FROM %s) EXCEPT ALL SELECT * FROM %s", q[0], q[1]))
 		if len(rows) > 0 {
 			t.Errorf("%d rows of %s aren't in %s, such as %v", len(rows), q[0], q[1], rows[0])
-		}
-	}
-}
-
-func untar(t *testing.T, archive, dir string) {
-	t.Helper()
-	f, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z := zstd.NewReader(f)
-	defer z.Close()
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, filepath.FromSlash(h.Name))
-		if h.Typeflag != tar.TypeReg || !filepath.IsLocal(h.Name) {
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(r)
-		if err == nil {
-			err = os.WriteFile(path, b, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 }

@@ -1,13 +1,10 @@
 package delta
 
 import (
-	"archive/tar"
 	"bufio"
 	"bytes"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -18,9 +15,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/DataDog/zstd"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/firn-project/firn/catalog/delta/deltatest"
 	"github.com/firn-project/firn/format/delta"
 	"github.com/firn-project/firn/internal/objstore"
 )
@@ -33,13 +30,7 @@ func goldenTables(t *testing.T) map[string]string {
 	t.Helper()
 	tables := map[string]string{}
 	dir := t.TempDir()
-	archives, err := filepath.Glob("testdata/kernel/*.tar.zst")
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("no tables in testdata: %v", err)
-	}
-	for _, a := range archives {
-		unpack(t, a, filepath.Join(dir, "kernel"))
-	}
+	deltatest.Unpack(t, filepath.Join("testdata", "kernel"), filepath.Join(dir, "kernel"))
 	findTables(t, dir, tables)
 	if data := os.Getenv("FIRN_TESTDATA"); data != "" {
 		findTables(t, filepath.Join(data, "golden", "delta"), tables)
@@ -65,40 +56,6 @@ func findTables(t *testing.T, root string, tables map[string]string) {
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func unpack(t *testing.T, archive, dir string) {
-	t.Helper()
-	f, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z := zstd.NewReader(f)
-	defer z.Close()
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, filepath.FromSlash(h.Name))
-		if h.Typeflag != tar.TypeReg || !filepath.IsLocal(h.Name) {
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

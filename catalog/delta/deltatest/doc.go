@@ -1,0 +1,2 @@
+// Package deltatest unpacks the Delta tables of others that tests read.
+package deltatest
