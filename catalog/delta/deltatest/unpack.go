@@ -26,14 +26,13 @@ func Unpack(t testing.TB, archives, dir string) {
 	}
 }
 
-func unpack(archive, dir string) error {
+func unpack(archive, dir string) (err error) {
 	f, err := os.Open(archive)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	z := zstd.NewReader(f)
-	defer z.Close()
+	defer func() { err = errors.Join(err, z.Close(), f.Close()) }()
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
