@@ -248,6 +248,16 @@ const (
 	CodeProbeRefused Code = "FIRN-6026"
 	// CodeStageNotFound: stage not found.
 	CodeStageNotFound Code = "FIRN-6027"
+	// CodeWriteNotFound: write not found.
+	CodeWriteNotFound Code = "FIRN-6040"
+	// CodeWriteNotOpen: write isn't open any more.
+	CodeWriteNotOpen Code = "FIRN-6041"
+	// CodeTooManyWrites: too many open writes.
+	CodeTooManyWrites Code = "FIRN-6042"
+	// CodeManifestRefused: manifest handed in refused.
+	CodeManifestRefused Code = "FIRN-6043"
+	// CodeHandleVoid: handle is void.
+	CodeHandleVoid Code = "FIRN-6044"
 	// CodeUnreachable: scheduler not reached.
 	CodeUnreachable Code = "FIRN-7001"
 	// CodeProtocol: answer not understood.
@@ -405,6 +415,11 @@ var codeInfos = map[Code]CodeInfo{
 	CodeExecutorNotFound:        {Code: CodeExecutorNotFound, Kind: "not_found", Title: "executor not found", Cause: "No executor of that id is registered with the scheduler.", Hint: "`firn executor list` shows those there are."},
 	CodeProbeRefused:            {Code: CodeProbeRefused, Kind: "invalid", Title: "description of sources refused", Cause: "What an executor says of a statement's sources breaks a rule: it holds something that wasn't asked for, or absurd numbers.", Hint: "Run the statement again. If it comes again, take the executors out of service one by one and report the message."},
 	CodeStageNotFound:           {Code: CodeStageNotFound, Kind: "not_found", Title: "stage not found", Cause: "The job has no stage of that id, or isn't planned yet.", Hint: "The job's own page lists its stages."},
+	CodeWriteNotFound:           {Code: CodeWriteNotFound, Kind: "not_found", Title: "write not found", Cause: "The scheduler has no record of an open write of that id or key, or it is another principal's.", Hint: "Begin a write with firn.v1.BeginWrite; `firn job list` shows those there are."},
+	CodeWriteNotOpen:            {Code: CodeWriteNotOpen, Kind: "invalid", Title: "write isn't open any more", Cause: "The write was sealed by a commit, aborted, or has expired. Nothing can be added to it.", Hint: "firn.v1.WriteStatus tells what became of it."},
+	CodeTooManyWrites:           {Code: CodeTooManyWrites, Kind: "failed", Title: "too many open writes", Cause: "As many writes are open as the scheduler allows, in all or for this principal.", Hint: "Commit or abort some, wait until abandoned ones expire, or raise writes.max_open."},
+	CodeManifestRefused:         {Code: CodeManifestRefused, Kind: "invalid", Title: "manifest handed in refused", Cause: "A manifest, or a file that it names, breaks a rule of the open write protocol, is over one of its limits, or differs from what the same attempt has handed in before.", Hint: "The message names the file and the rule. Nothing was handed in; run the task again under a new attempt id."},
+	CodeHandleVoid:              {Code: CodeHandleVoid, Kind: "invalid", Title: "handle is void", Cause: "A handle isn't one that this scheduler gave out for this write.", Hint: "Nothing was sealed. Collect the handles of this write's attempts and commit them again."},
 	CodeUnreachable:             {Code: CodeUnreachable, Kind: "failed", Title: "scheduler not reached", Cause: "No scheduler answers at the address, or the connection to it broke.", Hint: "Check the address and that the scheduler runs. Jobs that were already submitted go on."},
 	CodeProtocol:                {Code: CodeProtocol, Kind: "failed", Title: "answer not understood", Cause: "The other side answered something that this version doesn't understand.", Hint: "Use one version of Firn everywhere; `firn version` shows it."},
 	CodeBadCall:                 {Code: CodeBadCall, Kind: "invalid", Title: "request not complete", Cause: "A call of the Go client or a pipeline lacks something or holds something that can't be.", Hint: "The message says what."},

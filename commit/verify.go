@@ -104,7 +104,7 @@ func checkPath(prefix string, f File) (rule, why string) {
 		return "no path has an empty part", rest
 	}
 	name := rest[strings.LastIndexByte(rest, '/')+1:]
-	if f.Attempt == "" || !strings.Contains(name, "-"+f.Attempt+"-") {
+	if f.Attempt == "" || !strings.Contains("-"+name, "-"+f.Attempt+"-") {
 		return "the attempt's id is part of the file's name", fmt.Sprintf("attempt %q", f.Attempt)
 	}
 	return "", ""
