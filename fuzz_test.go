@@ -14,21 +14,22 @@ import (
 // decoders are the packages that read bytes of others, with the fuzz targets that
 // each must have. `make fuzz-smoke` runs all targets that there are.
 var decoders = map[string][]string{
-	"scheduler":         {"FuzzCalls"},
-	"scheduler/answers": {"FuzzProbe"},
-	"executor":          {"FuzzTask", "FuzzStoreKeys"},
-	"executor/engine":   {"FuzzLiteralOnly"},
-	"internal/wire":     {"FuzzCheckMessage", "FuzzDecodeManifest", "FuzzDecodeReport", "FuzzVerify"},
-	"internal/binder":   {"FuzzServe"},
-	"internal/config":   {"FuzzScheduler", "FuzzParseSize"},
-	"internal/security": {"FuzzParseTokens"},
-	"plan":              {"FuzzDecode"},
-	"sql":               {"FuzzParse", "FuzzTree"},
-	"client":            {"FuzzReadStream"},
-	"commit":            {"FuzzParseLedger"},
-	"format/iceberg":    {"FuzzFromDuckDBType"},
-	"catalog":           {"FuzzRESTAnswers"},
-	"catalog/iceberg":   {"FuzzMetadata", "FuzzAvro"},
+	"scheduler":               {"FuzzCalls"},
+	"scheduler/answers":       {"FuzzProbe"},
+	"executor":                {"FuzzTask", "FuzzStoreKeys"},
+	"executor/engine":         {"FuzzLiteralOnly"},
+	"internal/wire":           {"FuzzCheckMessage", "FuzzDecodeManifest", "FuzzDecodeReport", "FuzzVerify"},
+	"internal/wire/openwrite": {"FuzzText"},
+	"internal/binder":         {"FuzzServe"},
+	"internal/config":         {"FuzzScheduler", "FuzzParseSize"},
+	"internal/security":       {"FuzzParseTokens"},
+	"plan":                    {"FuzzDecode"},
+	"sql":                     {"FuzzParse", "FuzzTree"},
+	"client":                  {"FuzzReadStream"},
+	"commit":                  {"FuzzParseLedger"},
+	"format/iceberg":          {"FuzzFromDuckDBType"},
+	"catalog":                 {"FuzzRESTAnswers"},
+	"catalog/iceberg":         {"FuzzMetadata", "FuzzAvro"},
 }
 
 // readers are packages that decode what others wrote: whoever imports one in a

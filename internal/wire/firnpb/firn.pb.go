@@ -10,11 +10,12 @@
 package firnpb
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -4902,68 +4903,71 @@ func file_firn_proto_rawDescGZIP() []byte {
 	return file_firn_proto_rawDescData
 }
 
-var file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
-var file_firn_proto_goTypes = []any{
-	(*RegisterRequest)(nil),       // 0: firn.v1.RegisterRequest
-	(*RegisterResponse)(nil),      // 1: firn.v1.RegisterResponse
-	(*HeartbeatRequest)(nil),      // 2: firn.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),     // 3: firn.v1.HeartbeatResponse
-	(*PollWorkRequest)(nil),       // 4: firn.v1.PollWorkRequest
-	(*PollWorkResponse)(nil),      // 5: firn.v1.PollWorkResponse
-	(*TaskDefinition)(nil),        // 6: firn.v1.TaskDefinition
-	(*TaskOutput)(nil),            // 7: firn.v1.TaskOutput
-	(*TaskError)(nil),             // 8: firn.v1.TaskError
-	(*LostInput)(nil),             // 9: firn.v1.LostInput
-	(*TaskStatus)(nil),            // 10: firn.v1.TaskStatus
-	(*ReportStatusRequest)(nil),   // 11: firn.v1.ReportStatusRequest
-	(*ReportStatusResponse)(nil),  // 12: firn.v1.ReportStatusResponse
-	(*StoreKeysRequest)(nil),      // 13: firn.v1.StoreKeysRequest
-	(*StoreKeysResponse)(nil),     // 14: firn.v1.StoreKeysResponse
-	(*LaunchTasksRequest)(nil),    // 15: firn.v1.LaunchTasksRequest
-	(*LaunchTasksResponse)(nil),   // 16: firn.v1.LaunchTasksResponse
-	(*CancelTasksRequest)(nil),    // 17: firn.v1.CancelTasksRequest
-	(*CancelTasksResponse)(nil),   // 18: firn.v1.CancelTasksResponse
-	(*FreeJobDataRequest)(nil),    // 19: firn.v1.FreeJobDataRequest
-	(*FreeJobDataResponse)(nil),   // 20: firn.v1.FreeJobDataResponse
-	(*ProbeRequest)(nil),          // 21: firn.v1.ProbeRequest
-	(*ProbeResponse)(nil),         // 22: firn.v1.ProbeResponse
-	(*Ticket)(nil),                // 23: firn.v1.Ticket
-	(*SignedTicket)(nil),          // 24: firn.v1.SignedTicket
-	(*Session)(nil),               // 25: firn.v1.Session
-	(*ExecuteRequest)(nil),        // 26: firn.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),       // 27: firn.v1.ExecuteResponse
-	(*JobRequest)(nil),            // 28: firn.v1.JobRequest
-	(*JobStatus)(nil),             // 29: firn.v1.JobStatus
-	(*StageStatus)(nil),           // 30: firn.v1.StageStatus
-	(*JobError)(nil),              // 31: firn.v1.JobError
-	(*ResultPartition)(nil),       // 32: firn.v1.ResultPartition
-	(*CommitReport)(nil),          // 33: firn.v1.CommitReport
-	(*ExecutorTasks)(nil),         // 34: firn.v1.ExecutorTasks
-	(*ListJobsRequest)(nil),       // 35: firn.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 36: firn.v1.ListJobsResponse
-	(*CancelJobResponse)(nil),     // 37: firn.v1.CancelJobResponse
-	(*ListTablesRequest)(nil),     // 38: firn.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),    // 39: firn.v1.ListTablesResponse
-	(*DescribeTableRequest)(nil),  // 40: firn.v1.DescribeTableRequest
-	(*TableDescription)(nil),      // 41: firn.v1.TableDescription
-	(*AllowCommitsRequest)(nil),   // 42: firn.v1.AllowCommitsRequest
-	(*RegisterTableRequest)(nil),  // 43: firn.v1.RegisterTableRequest
-	(*OpenUploadRequest)(nil),     // 44: firn.v1.OpenUploadRequest
-	(*OpenUploadResponse)(nil),    // 45: firn.v1.OpenUploadResponse
-	(*ListUnitsRequest)(nil),      // 46: firn.v1.ListUnitsRequest
-	(*UnitStatus)(nil),            // 47: firn.v1.UnitStatus
-	(*SendRecord)(nil),            // 48: firn.v1.SendRecord
-	(*OrphansRequest)(nil),        // 49: firn.v1.OrphansRequest
-	(*OrphanFiles)(nil),           // 50: firn.v1.OrphanFiles
-	(*OrphansResponse)(nil),       // 51: firn.v1.OrphansResponse
-	(*ListExecutorsRequest)(nil),  // 52: firn.v1.ListExecutorsRequest
-	(*ListExecutorsResponse)(nil), // 53: firn.v1.ListExecutorsResponse
-	(*DrainExecutorRequest)(nil),  // 54: firn.v1.DrainExecutorRequest
-	(*ExecutorStatus)(nil),        // 55: firn.v1.ExecutorStatus
-	(*ListUnitsResponse)(nil),     // 56: firn.v1.ListUnitsResponse
-	(*DriveUnitRequest)(nil),      // 57: firn.v1.DriveUnitRequest
-	nil,                           // 58: firn.v1.TableDescription.PropertiesEntry
-}
+var (
+	file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+	file_firn_proto_goTypes  = []any{
+		(*RegisterRequest)(nil),       // 0: firn.v1.RegisterRequest
+		(*RegisterResponse)(nil),      // 1: firn.v1.RegisterResponse
+		(*HeartbeatRequest)(nil),      // 2: firn.v1.HeartbeatRequest
+		(*HeartbeatResponse)(nil),     // 3: firn.v1.HeartbeatResponse
+		(*PollWorkRequest)(nil),       // 4: firn.v1.PollWorkRequest
+		(*PollWorkResponse)(nil),      // 5: firn.v1.PollWorkResponse
+		(*TaskDefinition)(nil),        // 6: firn.v1.TaskDefinition
+		(*TaskOutput)(nil),            // 7: firn.v1.TaskOutput
+		(*TaskError)(nil),             // 8: firn.v1.TaskError
+		(*LostInput)(nil),             // 9: firn.v1.LostInput
+		(*TaskStatus)(nil),            // 10: firn.v1.TaskStatus
+		(*ReportStatusRequest)(nil),   // 11: firn.v1.ReportStatusRequest
+		(*ReportStatusResponse)(nil),  // 12: firn.v1.ReportStatusResponse
+		(*StoreKeysRequest)(nil),      // 13: firn.v1.StoreKeysRequest
+		(*StoreKeysResponse)(nil),     // 14: firn.v1.StoreKeysResponse
+		(*LaunchTasksRequest)(nil),    // 15: firn.v1.LaunchTasksRequest
+		(*LaunchTasksResponse)(nil),   // 16: firn.v1.LaunchTasksResponse
+		(*CancelTasksRequest)(nil),    // 17: firn.v1.CancelTasksRequest
+		(*CancelTasksResponse)(nil),   // 18: firn.v1.CancelTasksResponse
+		(*FreeJobDataRequest)(nil),    // 19: firn.v1.FreeJobDataRequest
+		(*FreeJobDataResponse)(nil),   // 20: firn.v1.FreeJobDataResponse
+		(*ProbeRequest)(nil),          // 21: firn.v1.ProbeRequest
+		(*ProbeResponse)(nil),         // 22: firn.v1.ProbeResponse
+		(*Ticket)(nil),                // 23: firn.v1.Ticket
+		(*SignedTicket)(nil),          // 24: firn.v1.SignedTicket
+		(*Session)(nil),               // 25: firn.v1.Session
+		(*ExecuteRequest)(nil),        // 26: firn.v1.ExecuteRequest
+		(*ExecuteResponse)(nil),       // 27: firn.v1.ExecuteResponse
+		(*JobRequest)(nil),            // 28: firn.v1.JobRequest
+		(*JobStatus)(nil),             // 29: firn.v1.JobStatus
+		(*StageStatus)(nil),           // 30: firn.v1.StageStatus
+		(*JobError)(nil),              // 31: firn.v1.JobError
+		(*ResultPartition)(nil),       // 32: firn.v1.ResultPartition
+		(*CommitReport)(nil),          // 33: firn.v1.CommitReport
+		(*ExecutorTasks)(nil),         // 34: firn.v1.ExecutorTasks
+		(*ListJobsRequest)(nil),       // 35: firn.v1.ListJobsRequest
+		(*ListJobsResponse)(nil),      // 36: firn.v1.ListJobsResponse
+		(*CancelJobResponse)(nil),     // 37: firn.v1.CancelJobResponse
+		(*ListTablesRequest)(nil),     // 38: firn.v1.ListTablesRequest
+		(*ListTablesResponse)(nil),    // 39: firn.v1.ListTablesResponse
+		(*DescribeTableRequest)(nil),  // 40: firn.v1.DescribeTableRequest
+		(*TableDescription)(nil),      // 41: firn.v1.TableDescription
+		(*AllowCommitsRequest)(nil),   // 42: firn.v1.AllowCommitsRequest
+		(*RegisterTableRequest)(nil),  // 43: firn.v1.RegisterTableRequest
+		(*OpenUploadRequest)(nil),     // 44: firn.v1.OpenUploadRequest
+		(*OpenUploadResponse)(nil),    // 45: firn.v1.OpenUploadResponse
+		(*ListUnitsRequest)(nil),      // 46: firn.v1.ListUnitsRequest
+		(*UnitStatus)(nil),            // 47: firn.v1.UnitStatus
+		(*SendRecord)(nil),            // 48: firn.v1.SendRecord
+		(*OrphansRequest)(nil),        // 49: firn.v1.OrphansRequest
+		(*OrphanFiles)(nil),           // 50: firn.v1.OrphanFiles
+		(*OrphansResponse)(nil),       // 51: firn.v1.OrphansResponse
+		(*ListExecutorsRequest)(nil),  // 52: firn.v1.ListExecutorsRequest
+		(*ListExecutorsResponse)(nil), // 53: firn.v1.ListExecutorsResponse
+		(*DrainExecutorRequest)(nil),  // 54: firn.v1.DrainExecutorRequest
+		(*ExecutorStatus)(nil),        // 55: firn.v1.ExecutorStatus
+		(*ListUnitsResponse)(nil),     // 56: firn.v1.ListUnitsResponse
+		(*DriveUnitRequest)(nil),      // 57: firn.v1.DriveUnitRequest
+		nil,                           // 58: firn.v1.TableDescription.PropertiesEntry
+	}
+)
+
 var file_firn_proto_depIdxs = []int32{
 	6,  // 0: firn.v1.PollWorkResponse.tasks:type_name -> firn.v1.TaskDefinition
 	9,  // 1: firn.v1.TaskError.lost_input:type_name -> firn.v1.LostInput

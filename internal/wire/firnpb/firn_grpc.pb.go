@@ -11,6 +11,7 @@ package firnpb
 
 import (
 	context "context"
+
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -136,15 +137,19 @@ type UnimplementedSchedulerServiceServer struct{}
 func (UnimplementedSchedulerServiceServer) Register(context.Context, *RegisterRequest) (*RegisterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Register not implemented")
 }
+
 func (UnimplementedSchedulerServiceServer) Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Heartbeat not implemented")
 }
+
 func (UnimplementedSchedulerServiceServer) PollWork(context.Context, *PollWorkRequest) (*PollWorkResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PollWork not implemented")
 }
+
 func (UnimplementedSchedulerServiceServer) ReportStatus(context.Context, *ReportStatusRequest) (*ReportStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportStatus not implemented")
 }
+
 func (UnimplementedSchedulerServiceServer) StoreKeys(context.Context, *StoreKeysRequest) (*StoreKeysResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StoreKeys not implemented")
 }
@@ -383,12 +388,15 @@ type UnimplementedExecutorServiceServer struct{}
 func (UnimplementedExecutorServiceServer) LaunchTasks(context.Context, *LaunchTasksRequest) (*LaunchTasksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LaunchTasks not implemented")
 }
+
 func (UnimplementedExecutorServiceServer) CancelTasks(context.Context, *CancelTasksRequest) (*CancelTasksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelTasks not implemented")
 }
+
 func (UnimplementedExecutorServiceServer) FreeJobData(context.Context, *FreeJobDataRequest) (*FreeJobDataResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FreeJobData not implemented")
 }
+
 func (UnimplementedExecutorServiceServer) Probe(context.Context, *ProbeRequest) (*ProbeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
 }
@@ -775,45 +783,59 @@ type UnimplementedClientServiceServer struct{}
 func (UnimplementedClientServiceServer) Execute(context.Context, *ExecuteRequest) (*ExecuteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Execute not implemented")
 }
+
 func (UnimplementedClientServiceServer) WatchJob(*JobRequest, grpc.ServerStreamingServer[JobStatus]) error {
 	return status.Error(codes.Unimplemented, "method WatchJob not implemented")
 }
+
 func (UnimplementedClientServiceServer) GetJob(context.Context, *JobRequest) (*JobStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetJob not implemented")
 }
+
 func (UnimplementedClientServiceServer) ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListJobs not implemented")
 }
+
 func (UnimplementedClientServiceServer) CancelJob(context.Context, *JobRequest) (*CancelJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelJob not implemented")
 }
+
 func (UnimplementedClientServiceServer) ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTables not implemented")
 }
+
 func (UnimplementedClientServiceServer) DescribeTable(context.Context, *DescribeTableRequest) (*TableDescription, error) {
 	return nil, status.Error(codes.Unimplemented, "method DescribeTable not implemented")
 }
+
 func (UnimplementedClientServiceServer) RegisterTable(context.Context, *RegisterTableRequest) (*TableDescription, error) {
 	return nil, status.Error(codes.Unimplemented, "method RegisterTable not implemented")
 }
+
 func (UnimplementedClientServiceServer) AllowCommits(context.Context, *AllowCommitsRequest) (*TableDescription, error) {
 	return nil, status.Error(codes.Unimplemented, "method AllowCommits not implemented")
 }
+
 func (UnimplementedClientServiceServer) OpenUpload(context.Context, *OpenUploadRequest) (*OpenUploadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method OpenUpload not implemented")
 }
+
 func (UnimplementedClientServiceServer) ListUnits(context.Context, *ListUnitsRequest) (*ListUnitsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListUnits not implemented")
 }
+
 func (UnimplementedClientServiceServer) DriveUnit(context.Context, *DriveUnitRequest) (*JobStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method DriveUnit not implemented")
 }
+
 func (UnimplementedClientServiceServer) Orphans(context.Context, *OrphansRequest) (*OrphansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Orphans not implemented")
 }
+
 func (UnimplementedClientServiceServer) ListExecutors(context.Context, *ListExecutorsRequest) (*ListExecutorsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListExecutors not implemented")
 }
+
 func (UnimplementedClientServiceServer) DrainExecutor(context.Context, *DrainExecutorRequest) (*ExecutorStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method DrainExecutor not implemented")
 }
