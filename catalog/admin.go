@@ -87,7 +87,7 @@ func (s *Set) CreateCatalog(ctx context.Context, def sql.CatalogDef) error {
 	if err != nil {
 		return err
 	}
-	if e, err = openEntry(ctx, c); err != nil {
+	if e, err = openEntry(ctx, c, s.options.Observe); err != nil {
 		return err
 	}
 	e.created = true

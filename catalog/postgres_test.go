@@ -362,7 +362,7 @@ func TestPostgresAnswers(t *testing.T) {
 func TestPostgresCommitsSynchronously(t *testing.T) {
 	s := openPostgresSet(t, postgresURL(t)+"&options=-c%20synchronous_commit%3Doff", t.TempDir())
 	var got string
-	db := s.entries["lake"].backend.(*sqlCatalog).db
+	db := s.entries["lake"].backend.(observed).db
 	if err := db.QueryRowContext(t.Context(), "SHOW synchronous_commit").Scan(&got); err != nil || got != "on" {
 		t.Errorf("synchronous_commit is %q, %v", got, err)
 	}

@@ -44,12 +44,12 @@ type restCatalog struct {
 	idempotent bool
 }
 
-func openREST(ctx context.Context, c Config, store objstore.Store) (*restCatalog, error) {
+func openREST(ctx context.Context, c Config, store objstore.Store, told observer) (*restCatalog, error) {
 	u, err := url.Parse(c.URI)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, configError(c.Name, fmt.Errorf("uri %q: want http:// or https://", config.MaskURI(c.URI)))
 	}
-	h, err := newRESTHTTP(c, u)
+	h, err := newRESTHTTP(c, u, told)
 	if err != nil {
 		return nil, configError(c.Name, err)
 	}

@@ -64,7 +64,7 @@ func (s *tokenServer) bearer(t *testing.T, props map[string]string) *bearer {
 	}
 	all := map[string]string{"credential": "me:SECRET", "oauth2-server-uri": s.URL + "/login"}
 	maps.Copy(all, props)
-	h, err := newRESTHTTP(Config{Properties: all}, base)
+	h, err := newRESTHTTP(Config{Properties: all}, base, observer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestReadsGetANewTokenOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := newRESTHTTP(Config{}, base)
+	c, err := newRESTHTTP(Config{}, base, observer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestRetryAfter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := newRESTHTTP(Config{}, base)
+	h, err := newRESTHTTP(Config{}, base, observer{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,17 +37,19 @@ const (
 // transport has rules of its own for sending a request again.
 type restHTTP struct {
 	transport *http.Transport
-	reads     http.RoundTripper
-	once      *http.Client
-	auth      *bearer
-	headers   http.Header
+	// wire is the transport with everything that goes over it counted.
+	wire    http.RoundTripper
+	reads   http.RoundTripper
+	once    *http.Client
+	auth    *bearer
+	headers http.Header
 	// pause is until when the server wants no commit, in Unix nanoseconds.
 	pause atomic.Int64
 }
 
 var _ http.RoundTripper = (*restHTTP)(nil)
 
-func newRESTHTTP(c Config, base *url.URL) (*restHTTP, error) {
+func newRESTHTTP(c Config, base *url.URL, told observer) (*restHTTP, error) {
 	t := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
@@ -56,8 +58,9 @@ func newRESTHTTP(c Config, base *url.URL) (*restHTTP, error) {
 		IdleConnTimeout:       60 * time.Second,
 		MaxIdleConnsPerHost:   8,
 	}
+	wire := observedWire{t, told}
 	retry := retryablehttp.NewClient()
-	retry.HTTPClient = &http.Client{Transport: t, CheckRedirect: noRedirect}
+	retry.HTTPClient = &http.Client{Transport: wire, CheckRedirect: noRedirect}
 	retry.Logger = nil
 	retry.RetryWaitMin, retry.RetryWaitMax, retry.RetryMax = 100*time.Millisecond, 2*time.Second, 4
 	retry.ErrorHandler = retryablehttp.PassthroughErrorHandler
@@ -69,8 +72,9 @@ func newRESTHTTP(c Config, base *url.URL) (*restHTTP, error) {
 	}
 	h := &restHTTP{
 		transport: t,
+		wire:      wire,
 		reads:     &retryablehttp.RoundTripper{Client: retry},
-		once:      &http.Client{Transport: t, CheckRedirect: noRedirect},
+		once:      &http.Client{Transport: wire, CheckRedirect: noRedirect},
 		headers:   http.Header{},
 	}
 	// A server that vends credentials does so when it's asked to.
@@ -111,7 +115,7 @@ func (h *restHTTP) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		r.GetBody = nil
 	}
-	resp, err := h.transport.RoundTrip(r)
+	resp, err := h.wire.RoundTrip(r)
 	if err == nil && expired(resp.StatusCode) {
 		h.auth.reset(r.Header.Get("Authorization"))
 	}

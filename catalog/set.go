@@ -70,6 +70,9 @@ type Options struct {
 	Names deltatables.Names
 	// DeltaPaths are where statements may name Delta tables by path.
 	DeltaPaths []config.SourceStore
+	// Observe is told of each request to a catalog, by several goroutines; nil for
+	// nobody.
+	Observe func(Call)
 }
 
 // Set is the open catalogs by name. It implements sql.Catalogs and
@@ -124,7 +127,7 @@ func OpenWith(ctx context.Context, o Options) (*Set, error) {
 		if s.entries[c.Name] != nil {
 			err = configError(c.Name, errors.New("the name stands twice"))
 		} else {
-			e, err = openEntry(ctx, c)
+			e, err = openEntry(ctx, c, s.options.Observe)
 		}
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -157,7 +160,7 @@ func (s *Set) reopen(ctx context.Context, name string, d savedDef) error {
 	if err != nil {
 		return err
 	}
-	e, err := openEntry(ctx, c)
+	e, err := openEntry(ctx, c, s.options.Observe)
 	if err != nil {
 		return err
 	}
@@ -168,7 +171,7 @@ func (s *Set) reopen(ctx context.Context, name string, d savedDef) error {
 	return nil
 }
 
-func openEntry(ctx context.Context, c Config) (*entry, error) {
+func openEntry(ctx context.Context, c Config, observe func(Call)) (*entry, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -177,9 +180,12 @@ func openEntry(ctx context.Context, c Config) (*entry, error) {
 	var err error
 	switch c.Type {
 	case "sql":
-		e.backend, err = openSQL(ctx, c, e.store)
+		var b *sqlCatalog
+		if b, err = openSQL(ctx, c, e.store); err == nil {
+			e.backend = observed{b, observer{c.Name, observe}}
+		}
 	case "rest":
-		e.backend, err = openREST(ctx, c, e.store)
+		e.backend, err = openREST(ctx, c, e.store, observer{c.Name, observe})
 	default:
 		err = configError(c.Name, fmt.Errorf("type: %w", config.CheckCatalogType(c.Type)))
 	}

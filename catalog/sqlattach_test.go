@@ -74,7 +74,7 @@ func TestAnswerClasses(t *testing.T) {
 	if a := tbl.Send(ctx, r); a.Class != commit.AnswerAmbiguous || a.Err == nil {
 		t.Errorf("cancelled: %+v", a)
 	}
-	db := h.set.entries["lake"].backend.(*sqlCatalog).db
+	db := h.set.entries["lake"].backend.(observed).db
 	db.SetMaxOpenConns(1)
 	if _, err := db.ExecContext(t.Context(), "PRAGMA query_only = 1"); err != nil {
 		t.Fatal(err)

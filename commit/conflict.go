@@ -19,6 +19,29 @@ const (
 	SnapshotIsolation Isolation = "snapshot"
 )
 
+// Conflict is a kind of what somebody else did that a commit lost to.
+type Conflict string
+
+// Kinds of conflicts.
+const (
+	// ConflictDataAdded: rows were added where the operation read.
+	ConflictDataAdded Conflict = "data_files_added"
+	// ConflictDeletesAdded: rows were deleted in files that the operation changes, or
+	// where it read.
+	ConflictDeletesAdded Conflict = "delete_files_added"
+	// ConflictFilesMissing: files that the operation changes are gone.
+	ConflictFilesMissing Conflict = "files_missing"
+	// ConflictSchema: the files' columns don't fit the table any more.
+	ConflictSchema Conflict = "schema"
+	// ConflictSpec: the table isn't partitioned any more as the files are.
+	ConflictSpec Conflict = "partition_spec"
+	// ConflictProtocol: the table asks for more than this version can do.
+	ConflictProtocol Conflict = "protocol"
+	// ConflictRefMoved: the branch isn't where it was: another commit took the seat,
+	// the history was rolled back, or the table was replaced.
+	ConflictRefMoved Conflict = "ref_moved"
+)
+
 // Claim is what an operation that isn't an append rests on. It is sealed with
 // the unit.
 type Claim struct {
@@ -124,43 +147,43 @@ func CheckConflicts(u Unit, since []Change) error {
 		if u.Claim != nil && ch.Seat.Number != 0 && ch.Seat.Number <= u.Claim.Base.Number {
 			continue
 		}
-		why := "what it did can't be told apart from what this operation read"
+		kind, why := ConflictRefMoved, "what it did can't be told apart from what this operation read"
 		if known && u.Claim != nil && !ch.Opaque {
-			why = c.conflict(*u.Claim, ch)
+			kind, why = c.conflict(*u.Claim, ch)
 		}
 		if why != "" {
-			return errConflict(u, ch, why)
+			return errConflict(u, ch, kind, why)
 		}
 	}
 	return nil
 }
 
-// conflict says why a change and a claim exclude each other; empty when they
-// don't.
-func (c class) conflict(claim Claim, ch Change) string {
+// conflict says how and why a change and a claim exclude each other; both are empty
+// when they don't.
+func (c class) conflict(claim Claim, ch Change) (kind Conflict, why string) {
 	if f, ok := common(ch.Removed, claim.Replaced); ok {
-		return "it removed " + f + ", which this operation replaces"
+		return ConflictFilesMissing, "it removed " + f + ", which this operation replaces"
 	}
 	if f, ok := common(ch.Removed, claim.Amended); ok {
-		return "it removed " + f + ", in which this operation deletes rows"
+		return ConflictFilesMissing, "it removed " + f + ", in which this operation deletes rows"
 	}
 	if f, ok := common(ch.Amended, claim.Replaced); ok && c.amended {
-		return "it deleted rows in " + f + ", which this operation replaces"
+		return ConflictDeletesAdded, "it deleted rows in " + f + ", which this operation replaces"
 	}
 	if f, ok := common(ch.Amended, claim.Amended); ok && c.twice {
-		return "it deleted rows in " + f + ", in which this operation deletes rows too"
+		return ConflictDeletesAdded, "it deleted rows in " + f + ", in which this operation deletes rows too"
 	}
 	if c.deleted && claim.Read.overlaps(ch.Deleted) {
-		return "it deleted rows where this operation read"
+		return ConflictDeletesAdded, "it deleted rows where this operation read"
 	}
 	if c.added && claim.Isolation != SnapshotIsolation {
 		for _, f := range ch.Added {
 			if claim.Read.holds(f) {
-				return "it added " + f.Path + " where this operation read"
+				return ConflictDataAdded, "it added " + f.Path + " where this operation read"
 			}
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // common is a path in both lists, of which the second is sorted.
@@ -201,9 +224,9 @@ func samePartition(a, b PartitionValue) bool {
 	return a.FieldID == b.FieldID && a.Null == b.Null && (a.Null || bytes.Equal(a.Value, b.Value))
 }
 
-func errConflict(u Unit, ch Change, why string) error {
+func errConflict(u Unit, ch Change, kind Conflict, why string) error {
 	return &Error{
-		Code: CodeConflict, Op: "commit to", Object: u.Table.String(), Reason: ReasonConflict,
+		Code: CodeConflict, Op: "commit to", Object: u.Table.String(), Reason: ReasonConflict, Conflict: kind,
 		Cause: fmt.Errorf("snapshot %s was committed to branch %s since this %s operation read it: %s", ch.SnapshotID, u.Branch, u.Operation, why),
 		Hint:  "Run the statement again, so that it reads the table as it is now.",
 	}

@@ -1,6 +1,7 @@
 package commit_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -20,6 +21,20 @@ func part(value byte) commit.Partition {
 
 func inPart(path string, value byte) commit.File {
 	return commit.File{Path: path, Partition: part(value).Values}
+}
+
+// kindOf is the kind of conflict that a change of one sort makes.
+func kindOf(c commit.Change) commit.Conflict {
+	switch {
+	case c.Opaque:
+		return commit.ConflictRefMoved
+	case len(c.Added) > 0:
+		return commit.ConflictDataAdded
+	case len(c.Removed) > 0:
+		return commit.ConflictFilesMissing
+	default:
+		return commit.ConflictDeletesAdded
+	}
 }
 
 func TestConflictClasses(t *testing.T) {
@@ -69,6 +84,9 @@ func TestConflictClasses(t *testing.T) {
 				}
 				if err != nil && (commit.ReasonOf(err) != commit.ReasonConflict || commit.CodeOf(err) != commit.CodeConflict || !strings.Contains(err.Error(), "s6")) {
 					t.Errorf("%s, %s: %v", name, op, err)
+				}
+				if kind := kindOf(c.change); err != nil && commit.ConflictOf(fmt.Errorf("root: %w", &commit.Error{Cause: err})) != kind {
+					t.Errorf("%s, %s: a conflict of kind %q, want %q", name, op, commit.ConflictOf(err), kind)
 				}
 				change.Seat.Number = 5
 				if err := commit.CheckConflicts(commit.NewUnit(s), []commit.Change{change}); err != nil {

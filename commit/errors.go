@@ -59,6 +59,9 @@ type Error struct {
 	Object string
 	// Reason is set for refusals.
 	Reason Reason
+	// Conflict is what somebody else did that the unit can't go with; empty for
+	// other errors.
+	Conflict Conflict
 	// Cause is the underlying error or a plain statement of why.
 	Cause error
 	// Tried says what was tried and what was left behind, if anything.
@@ -99,6 +102,21 @@ func CodeOf(err error) Code {
 func ReasonOf(err error) Reason {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason
+	}
+	return ""
+}
+
+// ConflictOf returns the conflict of the first *Error in err's chain that names one.
+func ConflictOf(err error) Conflict {
+	for err != nil {
+		e, ok := errors.AsType[*Error](err)
+		if !ok {
+			return ""
+		}
+		if e.Conflict != "" {
+			return e.Conflict
+		}
+		err = e.Cause
 	}
 	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/executor/metrics"
 	"github.com/firn-project/firn/sinks"
 	"google.golang.org/grpc"
 )
@@ -54,6 +55,8 @@ type Config struct {
 	// scheduler alone, after DialPeers.
 	DialPeers, DialScheduler []grpc.DialOption
 	ServerOptions            []grpc.ServerOption
+	// Metrics counts what the executor does. Nil: nobody looks.
+	Metrics *metrics.Metrics
 	// Logger is slog.Default when nil.
 	Logger *slog.Logger
 }
@@ -80,6 +83,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Metrics == nil {
+		c.Metrics = metrics.New(c.Logger)
 	}
 	if c.Engines == nil {
 		c.Engines = newDuckDB

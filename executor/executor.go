@@ -138,6 +138,7 @@ func (e *Executor) takeDir() error {
 	e.log = e.cfg.Logger.With(slog.String("executor_id", e.cfg.ID))
 	e.cfg.Logger = e.log
 	e.store = shuffle.NewStore(e.cfg.Dir, e.cfg.ShuffleDisk)
+	e.store.SetMeter(e.cfg.Metrics)
 	slots := filepath.Join(e.cfg.Dir, slotsName)
 	if err := errors.Join(e.store.Clear(), os.RemoveAll(slots), os.MkdirAll(slots, 0o700)); err != nil {
 		return dirError(e.cfg.Dir, err)
@@ -160,11 +161,12 @@ func (e *Executor) assemble() {
 		},
 	}
 	e.reporter = newReporter(e.session.report, e.log)
-	e.keys = newKeyring(e.session.storeKeys)
+	e.keys = newKeyring(e.storeKeys)
 	e.runner = newRunner(e.cfg, e.reporter, e.runTask, e.attemptEnded)
 	e.server = grpc.NewServer(append(slices.Concat(wire.ServerOptions(), e.cfg.ServerOptions), grpc.UnaryInterceptor(e.guard))...)
 	firnpb.RegisterExecutorServiceServer(e.server, &control{e: e})
 	flight.RegisterFlightServiceServer(e.server, e.flight)
+	e.cfg.Metrics.Watch(e.now)
 }
 
 // registered takes over what the scheduler said.

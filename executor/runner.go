@@ -201,6 +201,13 @@ func (r *runner) has(job string) bool {
 	return false
 }
 
+// count is how many attempts run or wait for a slot.
+func (r *runner) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.active)
+}
+
 // free is how many more tasks would run at once.
 func (r *runner) free() int {
 	r.mu.Lock()

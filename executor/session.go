@@ -46,6 +46,8 @@ type session struct {
 	lost chan struct{}
 	// draining: heartbeats say that no more tasks are taken.
 	draining atomic.Bool
+	// known: the last call that says so was answered by a scheduler that knows us.
+	known atomic.Bool
 	// soon has a token when the next heartbeat is due at once.
 	soon chan struct{}
 	// registered is told of each registration.
@@ -77,6 +79,7 @@ func (s *session) register(ctx context.Context) error {
 	s.registered(resp)
 	s.mu.Lock()
 	s.now = resp
+	s.known.Store(true)
 	close(s.changed)
 	s.changed = make(chan struct{})
 	s.mu.Unlock()
@@ -190,6 +193,7 @@ func (s *session) beat(ctx context.Context, running func() []string, free func()
 			RunningAttempts: running(), FreeSlots: uint32(free()), Draining: s.draining.Load(),
 		})
 		stop()
+		s.known.Store(err == nil && resp.GetKnown())
 		switch {
 		case ctx.Err() != nil:
 			return

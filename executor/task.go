@@ -90,6 +90,7 @@ func (e *Executor) runTask(ctx context.Context, s *slot, t *firnpb.TaskDefinitio
 		last.RejectedRows, last.Rejects = r.status.RejectedRows, r.status.Rejects
 	}
 	last.StartedUnixMs, last.EndedUnixMs = started.UnixMilli(), time.Now().UnixMilli()
+	e.cfg.Metrics.Task(last.GetState(), time.Since(started), last.GetRowsIn(), last.GetRowsOut(), int(last.GetFiles()))
 	log.LogAttrs(ctx, slog.LevelInfo, "task ended", slog.String("state", last.GetState()),
 		slog.Int64("rows_in", last.GetRowsIn()), slog.Int64("rows_out", last.GetRowsOut()),
 		slog.Duration("duration", time.Since(started)), slog.Any("error", err))

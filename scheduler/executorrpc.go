@@ -136,28 +136,6 @@ func (s *Scheduler) executorStatus(e *executor) *firnpb.ExecutorStatus {
 	return st
 }
 
-// now is how the scheduler is, for its metrics.
-func (s *Scheduler) now(ctx context.Context) (metrics.Now, error) {
-	n := metrics.Now{Executors: map[string]int{}, QueueLength: len(s.committer.Waits())}
-	if err := s.loop.call(ctx, func() {
-		for _, j := range s.state.ready {
-			n.TasksPending += len(j.queue)
-		}
-		for _, e := range s.state.executors {
-			n.Executors[s.executorStatus(e).GetState()]++
-		}
-	}); err != nil {
-		return n, err
-	}
-	units, err := s.ListUnits(ctx, &firnpb.ListUnitsRequest{All: true})
-	for _, u := range units.GetUnits() {
-		if u.GetState() == string(commit.Unknown) {
-			n.Unknown++
-		}
-	}
-	return n, err
-}
-
 // Ready says how many executors take tasks, and what keeps the scheduler from
 // running statements.
 func (s *Scheduler) Ready(ctx context.Context) (executors int, err error) {
@@ -318,6 +296,9 @@ func (s *Scheduler) ReportStatus(ctx context.Context, r *firnpb.ReportStatusRequ
 func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 	a := s.state.attempts[st.GetAttemptId()]
 	if a == nil || a.executor != e {
+		if st.GetState() == "succeeded" && st.GetFiles() > 0 {
+			s.cfg.Metrics.Duplicate() // of an attempt that was given up
+		}
 		return
 	}
 	a.missed = 0
@@ -330,6 +311,9 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 				s.keepSuccess(a.job, st)
 				outcome = metrics.TaskSucceeded
 			}
+		}
+		if outcome != metrics.TaskSucceeded && st.GetFiles() > 0 {
+			s.cfg.Metrics.Duplicate()
 		}
 		s.attemptOver(a, outcome, tookOf(st), nil)
 	case "failed", "cancelled":

@@ -346,6 +346,7 @@ func (r *rootRun) read(ctx context.Context, each func([]commit.File) error) erro
 		if l.Address != "" {
 			err = r.readRemote(ctx, l, &taken, each)
 			if err == nil {
+				r.s.cfg.Metrics.Manifest()
 				continue
 			}
 			if _, lost := errors.AsType[*wire.LostInputError](err); !lost {
@@ -357,6 +358,7 @@ func (r *rootRun) read(ctx context.Context, each func([]commit.File) error) erro
 			if err := readManifest(copied, l.Rows, each); err != nil {
 				return fmt.Errorf("copy of the file manifest of attempt %s: %w", l.Attempt, err)
 			}
+			r.s.cfg.Metrics.Manifest()
 			continue
 		}
 		if _, lost := errors.AsType[*wire.LostInputError](err); lost {

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,8 +15,10 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/adoption"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/metrics"
 )
 
 // rootStage is the id of the stage that runs on the scheduler.
@@ -134,6 +137,44 @@ func recorded(r journal.Job) (*firnpb.JobStatus, error) {
 		return nil, &commit.Error{Code: commit.CodeJournal, Op: "read job", Object: r.ID, Cause: err}
 	}
 	return st, nil
+}
+
+// now is how the scheduler is, for its metrics.
+func (s *Scheduler) now(ctx context.Context) (metrics.Now, error) {
+	n := metrics.Now{Executors: map[string]int{}, QueueLength: map[string]int64{}, Unknown: map[string]int64{}, Orphans: map[string]int64{}}
+	for _, w := range s.committer.Waits() {
+		n.QueueLength[w.Format]++
+	}
+	running, err := s.runningJobs(ctx)
+	if err != nil {
+		return n, err
+	}
+	if err := s.loop.call(ctx, func() {
+		for _, j := range s.state.ready {
+			n.TasksPending += len(j.queue)
+		}
+		for _, e := range s.state.executors {
+			n.Executors[s.executorStatus(e).GetState()]++
+		}
+	}); err != nil {
+		return n, err
+	}
+	units, err := s.journal.Units(ctx, false)
+	if err != nil {
+		return n, err
+	}
+	for _, u := range units {
+		if running[u.JobID] {
+			continue
+		}
+		format := adoption.FormatOf(u)
+		n.Orphans[format] += u.Files
+		if u.State == journal.UnitSent || u.State == journal.UnitUnknown {
+			n.Unknown[format]++
+		}
+	}
+	n.Leads, err = s.journal.Leads(ctx)
+	return n, err
 }
 
 // deduplicated marks the status of a committed job as the answer to a later

@@ -166,7 +166,7 @@ func (v *View) CheckUnit(u commit.Unit) error {
 // checkTable says whether the table still is what the unit was written for.
 func (v *View) checkTable(u commit.Unit) error {
 	if u.TableUUID != v.UUID() {
-		return v.changed("it was dropped and made again, or replaced: its id is %s, and the job was planned against %s", v.UUID(), u.TableUUID)
+		return v.changed(commit.ConflictRefMoved, "it was dropped and made again, or replaced: its id is %s, and the job was planned against %s", v.UUID(), u.TableUUID)
 	}
 	if u.Branch != "" && u.Branch != commit.MainBranch {
 		return v.refused(commit.ReasonValidation, fmt.Errorf("a Delta table has no branch %.80q", u.Branch))
@@ -181,14 +181,14 @@ func (v *View) checkTable(u commit.Unit) error {
 		return v.refused(commit.ReasonTableChanged, err)
 	}
 	if u.SpecID != v.SpecID() {
-		return v.changed("it is partitioned by other columns than the files were written with")
+		return v.changed(commit.ConflictSpec, "it is partitioned by other columns than the files were written with")
 	}
 	written, ok := v.schemas[u.SchemaID]
 	if !ok {
-		return v.changed("the schema that the files were written with isn't in the part of its log that is read")
+		return v.changed(commit.ConflictSchema, "the schema that the files were written with isn't in the part of its log that is read")
 	}
 	if err := compatible(written.schema, d.Schema); err != nil {
-		return v.changed("%w", err)
+		return v.changed(commit.ConflictSchema, "%w", err)
 	}
 	return nil
 }
@@ -223,19 +223,23 @@ func compatible(written, current delta.Type) error {
 	return nil
 }
 
-func (v *View) changed(format string, args ...any) error {
+func (v *View) changed(kind commit.Conflict, format string, args ...any) error {
 	info, _ := commit.Explain(string(commit.CodeTableChanged))
 	return &commit.Error{
-		Code: commit.CodeTableChanged, Op: "commit to", Object: v.name.String(), Reason: commit.ReasonTableChanged,
+		Code: commit.CodeTableChanged, Op: "commit to", Object: v.name.String(), Reason: commit.ReasonTableChanged, Conflict: kind,
 		Cause: fmt.Errorf(format, args...), Hint: info.Hint,
 	}
 }
 
 func (v *View) refused(reason commit.Reason, err error) error {
 	info, _ := commit.Explain(string(commit.CodeTableUnsupported))
-	return &commit.Error{
+	e := &commit.Error{
 		Code: commit.CodeTableUnsupported, Op: "commit to", Object: v.name.String(), Reason: reason, Cause: err, Hint: info.Hint,
 	}
+	if reason == commit.ReasonTableChanged {
+		e.Conflict = commit.ConflictProtocol
+	}
+	return e
 }
 
 // formatUnits writes the tokens and numbers of a commit's units.

@@ -19,15 +19,15 @@ func (m *Metadata) CheckUnit(u commit.Unit) error {
 		name = m.name
 	}
 	if u.TableUUID != m.UUID() {
-		return changed(name, "it was dropped and made again, or replaced: its UUID is %s, and the job was planned against %s", m.UUID(), u.TableUUID)
+		return changed(name, commit.ConflictRefMoved, "it was dropped and made again, or replaced: its UUID is %s, and the job was planned against %s", m.UUID(), u.TableUUID)
 	}
 	spec := m.meta.PartitionSpecByID(u.SpecID)
 	if spec == nil {
-		return changed(name, "partition spec %d that the files were written with is gone", u.SpecID)
+		return changed(name, commit.ConflictSpec, "partition spec %d that the files were written with is gone", u.SpecID)
 	}
 	written := m.schema(u.SchemaID)
 	if written == nil {
-		return changed(name, "schema %d that the files were written with is gone", u.SchemaID)
+		return changed(name, commit.ConflictSchema, "schema %d that the files were written with is gone", u.SchemaID)
 	}
 	current := m.meta.CurrentSchema()
 	if written.ID == current.ID {
@@ -61,17 +61,17 @@ func (m *Metadata) compatible(name commit.TableName, written, current *iceberg.S
 		c, ok := now[id]
 		switch {
 		case !ok:
-			return changed(name, "column %s (field id %d) was dropped", columnName(written, f), id)
+			return changed(name, commit.ConflictSchema, "column %s (field id %d) was dropped", columnName(written, f), id)
 		case !promotable(f.Type, c.Type, m.meta.Version()):
-			return changed(name, "column %s has the type %s now, and the files hold %s", columnName(current, c), c.Type, f.Type)
+			return changed(name, commit.ConflictSchema, "column %s has the type %s now, and the files hold %s", columnName(current, c), c.Type, f.Type)
 		case c.Required && !f.Required:
-			return changed(name, "column %s may not be null any more, and the files were written when it might", columnName(current, c))
+			return changed(name, commit.ConflictSchema, "column %s may not be null any more, and the files were written when it might", columnName(current, c))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(now)) {
 		c := now[id]
 		if _, ok := old[id]; !ok && c.Required && c.InitialDefault == nil && !insideNew(current, old, id) {
-			return changed(name, "column %s was added, must have a value, and has no default for rows written before it", columnName(current, c))
+			return changed(name, commit.ConflictSchema, "column %s was added, must have a value, and has no default for rows written before it", columnName(current, c))
 		}
 	}
 	return nil

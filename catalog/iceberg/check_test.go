@@ -61,7 +61,7 @@ func TestCheckUnit(t *testing.T) {
 				}
 				return
 			}
-			if commit.ReasonOf(err) != commit.ReasonTableChanged || commit.CodeOf(err) != commit.CodeTableChanged || !strings.Contains(err.Error(), c.want) {
+			if commit.ReasonOf(err) != commit.ReasonTableChanged || commit.CodeOf(err) != commit.CodeTableChanged || commit.ConflictOf(err) != commit.ConflictSchema || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want a refusal with %q", err, c.want)
 			}
 		})

@@ -51,10 +51,10 @@ func TableNotFound(name commit.TableName, hint string) error {
 
 // changed refuses a unit because the table isn't any more what its files were
 // written for.
-func changed(name commit.TableName, format string, args ...any) error {
+func changed(name commit.TableName, kind commit.Conflict, format string, args ...any) error {
 	info, _ := commit.Explain(string(commit.CodeTableChanged))
 	return &commit.Error{
-		Code: commit.CodeTableChanged, Op: "commit to", Object: name.String(), Reason: commit.ReasonTableChanged,
+		Code: commit.CodeTableChanged, Op: "commit to", Object: name.String(), Reason: commit.ReasonTableChanged, Conflict: kind,
 		Cause: fmt.Errorf(format, args...), Hint: info.Hint,
 	}
 }

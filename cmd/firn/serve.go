@@ -125,6 +125,7 @@ When it has registered it prints one line of JSON to stdout:
 	f := cmd.Flags()
 	f.StringVar(&cfg.Server, "server", "", "the scheduler's `HOST:PORT`")
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:0", "`HOST:PORT` to listen on; port 0 takes a free one")
+	f.StringVar(&cfg.HTTP, "http-listen", "", "`HOST:PORT` of health checks and metrics; port 0 takes a free one, and empty has none")
 	f.StringVar(&cfg.Dir, "dir", "", "`directory` for shuffle and spill files")
 	f.IntVar(&cfg.Slots, "slots", 2, "how many tasks run at a time")
 	f.StringVar(&sizes.memory, "memory", "", "memory for all slots together, such as 4GiB; default half of the machine's")
@@ -168,6 +169,9 @@ func (a *app) runExecutor(cmd *cobra.Command, cfg config.Executor, sizes executo
 		return startError(cmd.Context(), "executor", err)
 	}
 	ready := map[string]string{"role": "executor", "id": ex.ID(), "address": ex.Addr(), "scheduler": cfg.Server}
+	if ex.HTTPAddr() != "" {
+		ready["http"] = ex.HTTPAddr()
+	}
 	return a.serve(cmd.Context(), logger, "executor", ready, ex.Close)
 }
 

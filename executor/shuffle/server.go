@@ -36,6 +36,22 @@ type Server struct {
 	verifier atomic.Pointer[wire.Verifier]
 	// reads counts the DoGet calls that were served.
 	reads atomic.Int64
+	// reading and uploading are the calls that are being served.
+	reading, uploading atomic.Int64
+}
+
+// Open says how many outputs are being read and how many streams uploaded.
+func (s *Server) Open() (reading, uploading int64) { return s.reading.Load(), s.uploading.Load() }
+
+// streams counts a call from its begin to the returned function.
+func (s *Server) streams(open *atomic.Int64, direction string, err *error) func() {
+	open.Add(1)
+	return func() {
+		open.Add(-1)
+		if s.store.meter != nil {
+			s.store.meter.Stream(direction, *err)
+		}
+	}
 }
 
 // NewServer makes the Flight service of an executor. compress sends batches as
@@ -80,6 +96,7 @@ func attemptOf(t *firnpb.Ticket) Attempt {
 
 // DoGet implements flight.FlightServer.
 func (s *Server) DoGet(raw *flight.Ticket, stream flight.FlightService_DoGetServer) (err error) {
+	defer s.streams(&s.reading, "read", &err)()
 	defer s.recovered("DoGet", &err)
 	t, err := s.ticket(raw.GetTicket(), wire.PurposeRead)
 	if err != nil {
@@ -119,6 +136,7 @@ func (s *Server) DoGet(raw *flight.Ticket, stream flight.FlightService_DoGetServ
 // DoPut implements flight.FlightServer. The stream counts only when the client
 // ended it: one that breaks off leaves nothing.
 func (s *Server) DoPut(stream flight.FlightService_DoPutServer) (err error) {
+	defer s.streams(&s.uploading, "upload", &err)()
 	defer s.recovered("DoPut", &err)
 	r, err := wire.NewFlightReader(stream)
 	if err != nil {

@@ -33,7 +33,35 @@ type Store struct {
 	jobs map[string]map[Attempt]*stored
 	// kept is the bytes that are in memory, used those that are in files.
 	kept, used int64
+	// meter is told of what is written; nil for nobody.
+	meter Meter
 }
+
+// Meter counts what a store writes. It is safe for concurrent use.
+type Meter interface {
+	// ShuffleWritten is told of bytes that are about to be written to a file.
+	ShuffleWritten(n int64)
+	// ShuffleRefused is told of a write that the quota refused.
+	ShuffleRefused()
+	// Stream is told of each Flight stream that ended.
+	Stream(direction string, err error)
+}
+
+// Usage is what a store holds.
+type Usage struct {
+	// Disk and Memory are in bytes; Limit bounds Disk, 0 for no bound.
+	Disk, Memory, Limit int64
+}
+
+// Usage says what is held now.
+func (s *Store) Usage() Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Usage{Disk: s.used, Memory: s.kept, Limit: s.quota}
+}
+
+// SetMeter has a meter count. It is called before anything is written.
+func (s *Store) SetMeter(m Meter) { s.meter = m }
 
 // stored is the output of one attempt. It doesn't change any more once it is
 // complete.
@@ -153,10 +181,16 @@ func (s *Store) charge(st *stored, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.quota > 0 && s.used+n > s.quota {
+		if s.meter != nil {
+			s.meter.ShuffleRefused()
+		}
 		return fmt.Errorf("%w: %d of %d bytes hold output of %d jobs and uploads, and %d more are needed", errQuota, s.used, s.quota, len(s.jobs), n)
 	}
 	s.used += n
 	st.disk += n
+	if s.meter != nil {
+		s.meter.ShuffleWritten(n)
+	}
 	return nil
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/catalog"
-	"github.com/firn-project/firn/executor"
 	"github.com/firn-project/firn/internal/config"
 )
 
@@ -89,7 +88,7 @@ type Cluster struct {
 	scheduler *Scheduler
 	// token is the one of this process's own.
 	token     string
-	executors []*executor.Executor
+	executors []*Executor
 	// closing silences the executors' logs.
 	closing atomic.Bool
 }
@@ -134,7 +133,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 
 // startExecutors starts all at once: each opens DuckDB instances.
 func (c *Cluster) startExecutors(ctx context.Context) error {
-	c.executors = make([]*executor.Executor, c.cfg.Executors)
+	c.executors = make([]*Executor, c.cfg.Executors)
 	errs := make([]error, c.cfg.Executors)
 	var wg sync.WaitGroup
 	for i := range c.executors {
@@ -144,7 +143,7 @@ func (c *Cluster) startExecutors(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (c *Cluster) startExecutor(ctx context.Context, n int) (*executor.Executor, error) {
+func (c *Cluster) startExecutor(ctx context.Context, n int) (*Executor, error) {
 	name := fmt.Sprintf("executor-%d", n)
 	return StartExecutor(ctx, name, config.Executor{
 		Server: c.Addr(), Listen: "127.0.0.1:0", Dir: filepath.Join(c.cfg.Dir, name),

@@ -64,10 +64,15 @@ func (s *Scheduler) closeHTTP(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, httpGrace)
 	defer cancel()
-	if err := s.http.Close(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return err
+	return ended(s.http.Close(ctx))
+}
+
+// ended leaves out that requests were cut short.
+func ended(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 var _ rest.Scheduler = (*scheduler.Scheduler)(nil)

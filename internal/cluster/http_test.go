@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -66,8 +67,8 @@ func TestHTTPShowsAnInsert(t *testing.T) {
 		t.Errorf("without an executor: %d %s", status, body)
 	}
 	ex, err := cluster.StartExecutor(t.Context(), "e-1", config.Executor{
-		Server: s.Addr(), Listen: "127.0.0.1:0", Dir: filepath.Join(dir, "e"), Slots: 2, Memory: 256 << 20,
-	}, nil)
+		Server: s.Addr(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Dir: filepath.Join(dir, "e"), Slots: 2, Memory: 256 << 20,
+	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,13 +115,33 @@ func TestHTTPShowsAnInsert(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	_, metrics := httpGet(t, base+"/metrics", "")
+	documented(t, metrics)
 	for _, want := range []string{
 		`firn_jobs_total{operation="insert",state="succeeded"} 1`, `firn_commits_total{format="iceberg",operation="append",outcome="committed"} 1`,
-		`firn_rows_written_total{format="iceberg"} 6`, `firn_executors{state="ready"} 1`, "firn_commit_state_unknown 0", "firn_commit_queue_length 0",
+		`firn_rows_written_total{format="iceberg"} 6`, `firn_executors{state="ready"} 1`, `firn_commit_state_unknown{format="iceberg"} 0`, `firn_commit_queue_length{format="delta"} 0`,
+		`firn_catalog_requests_total{catalog="lake",code="ok",method="load"}`, `firn_catalog_requests_total{catalog="lake",code="ok",method="swap"} 1`,
+		"firn_manifests_received_total 1", "firn_manifest_duplicates_total 0", `firn_orphan_files{format="iceberg"} 0`, "firn_leader 1",
 		"firn_tasks_pending 0", `firn_tasks_total{outcome="succeeded"}`, "firn_build_info",
 	} {
 		if !strings.Contains(string(metrics), want) {
 			t.Errorf("no %s in the metrics", want)
+		}
+	}
+	_, metrics = httpGet(t, "http://"+ex.HTTPAddr()+"/metrics", "")
+	documented(t, metrics)
+	for _, want := range []string{
+		"firn_executor_slots 2", "firn_executor_tasks_running 0", `firn_executor_tasks_total{outcome="succeeded"}`, "firn_executor_files_written_total 1",
+		`firn_executor_flight_streams_total{direction="read",outcome="ok"}`, `firn_executor_flight_streams{direction="upload"} 0`,
+		"firn_executor_shuffle_disk_bytes 0", "firn_executor_shuffle_disk_limit_bytes 0", "firn_executor_spill_bytes", "firn_executor_registered 1",
+		"firn_build_info",
+	} {
+		if !strings.Contains(string(metrics), want) {
+			t.Errorf("no %s in the executor's metrics", want)
+		}
+	}
+	for path, want := range map[string]string{"/healthz": `"ok"`, "/readyz": `"ready":true`} {
+		if status, raw := httpGet(t, "http://"+ex.HTTPAddr()+path, ""); status != http.StatusOK || !strings.Contains(string(raw), want) {
+			t.Errorf("%s of the executor: %d %s", path, status, raw)
 		}
 	}
 	if status, raw := httpGet(t, base+"/api/v1/jobs", "wrong"); status != http.StatusUnauthorized {
@@ -140,6 +161,29 @@ func TestHTTPShowsAnInsert(t *testing.T) {
 	end.View.Revision = shown.Revision
 	if !reflect.DeepEqual(*end.View, shown) {
 		t.Errorf("logged %+v\nshown %+v", *end.View, shown)
+	}
+}
+
+// documented: what is served is on the reference page, with its type.
+func documented(t *testing.T, metrics []byte) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := 0
+	for line := range strings.Lines(string(metrics)) {
+		f := strings.Fields(line)
+		if len(f) != 4 || f[1] != "TYPE" || !strings.HasPrefix(f[2], "firn_") {
+			continue
+		}
+		served++
+		if !strings.Contains(string(page), "| `"+f[2]+"` | "+f[3]+" |") {
+			t.Errorf("%s, a %s, isn't on the page of metrics", f[2], f[3])
+		}
+	}
+	if served < 10 {
+		t.Errorf("%d metrics are served", served)
 	}
 }
 

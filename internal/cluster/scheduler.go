@@ -112,7 +112,9 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 			return nil, failed("find directory", cfg.Dir, err)
 		}
 	}
+	counts, events := metrics.New(cfg.Logger), ""
 	options := cfg.catalogs()
+	options.Observe = func(c catalog.Call) { counts.Catalog(c.Catalog, c.Method, c.Code, c.Took) }
 	if options.Names, err = deltatables.OpenSQLite(ctx, filepath.Join(cfg.Dir, "tables.db")); err != nil {
 		return nil, err
 	}
@@ -126,7 +128,6 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	if err != nil {
 		return nil, failed("open", "DuckDB's parser", err)
 	}
-	counts, events := metrics.New(cfg.Logger), ""
 	if cfg.EventLog {
 		events = filepath.Join(cfg.Dir, "events")
 	}

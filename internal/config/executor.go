@@ -14,8 +14,10 @@ type Executor struct {
 	// Server is the scheduler's HOST:PORT.
 	Server string
 	Listen string
-	Dir    string
-	Slots  int
+	// HTTP is the HOST:PORT of health checks and metrics; empty for none.
+	HTTP  string
+	Dir   string
+	Slots int
 	// Memory is in bytes, for all slots together.
 	Memory int64
 	// ObjectCache is in bytes of disk, for all slots together; 0 leaves it to
@@ -45,6 +47,11 @@ func (e Executor) Validate() error {
 	}
 	if err := CheckAddress(e.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
+	}
+	if e.HTTP != "" {
+		if err := CheckAddress(e.HTTP); err != nil {
+			return fmt.Errorf("http-listen: %w", err)
+		}
 	}
 	if e.Dir == "" {
 		return errors.New("dir: it is empty; want a directory for shuffle and spill files")

@@ -288,6 +288,8 @@ func (o *owner) explain(it *item) string {
 type Waiting struct {
 	Table commit.TableName
 	JobID string
+	// Format is the table's.
+	Format string
 	// Since is when it was queued.
 	Since time.Time
 	// For is what it waits for, in words.
@@ -323,7 +325,7 @@ func (c *Committer) Waits() []Waiting {
 	c.mu.Unlock()
 	var out []Waiting
 	for _, it := range items {
-		out = append(out, Waiting{Table: it.unit.Table, JobID: it.unit.JobID, Since: it.since, For: it.owner.explain(it)})
+		out = append(out, Waiting{Table: it.unit.Table, JobID: it.unit.JobID, Format: it.root.Plan.Target.Format, Since: it.since, For: it.owner.explain(it)})
 	}
 	slices.SortFunc(out, func(a, b Waiting) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.JobID, b.JobID)) })
 	return out

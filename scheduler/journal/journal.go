@@ -36,6 +36,8 @@ type Journal interface {
 	Incarnation() string
 	// Epoch is the epoch that this opening took.
 	Epoch() int64
+	// Leads says whether nobody has taken the journal over since this opening.
+	Leads(ctx context.Context) (bool, error)
 	// Remembers is since when the journal remembers: when it was made, or the
 	// end of what was pruned from it, whichever is later.
 	Remembers(ctx context.Context) (time.Time, error)

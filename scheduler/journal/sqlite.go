@@ -106,6 +106,13 @@ func (j *SQLite) Incarnation() string { return j.incarnation }
 // Epoch implements Journal.
 func (j *SQLite) Epoch() int64 { return j.epoch }
 
+// Leads implements Journal.
+func (j *SQLite) Leads(ctx context.Context) (bool, error) {
+	var epoch int64
+	err := j.db.QueryRowContext(ctx, "SELECT epoch FROM lease").Scan(&epoch)
+	return epoch == j.epoch, problem("read lease of", "the journal", err)
+}
+
 // Remembers implements Journal.
 func (j *SQLite) Remembers(ctx context.Context) (time.Time, error) {
 	var ms int64

@@ -1,12 +1,6 @@
 package metrics
 
-import (
-	"context"
-	"log/slog"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/firn-project/firn/internal/meter"
 
 // Now is how a scheduler is at one moment.
 type Now struct {
@@ -15,52 +9,47 @@ type Now struct {
 	// Executors counts them by state.
 	Executors map[string]int
 	// QueueLength is how many sealed commits aren't through, Unknown how many have
-	// an outcome that isn't known.
-	QueueLength, Unknown int
+	// an outcome that isn't known, Orphans how many data files of commits that ended
+	// otherwise are kept; all by the table's format.
+	QueueLength, Unknown, Orphans map[string]int64
+	// Leads says that nobody has taken the journal over.
+	Leads bool
 }
 
-// scrapeTime bounds how long a scrape waits for what is now.
-const scrapeTime = 5 * time.Second
-
-// gauges asks at each scrape.
-type gauges struct {
-	log *slog.Logger
-	now func(context.Context) (Now, error)
-}
-
-var (
-	pendingDesc   = prometheus.NewDesc("firn_tasks_pending", "Tasks that wait for a slot.", nil, nil)
-	executorsDesc = prometheus.NewDesc("firn_executors", "Executors that are known.", []string{"state"}, nil)
-	queueDesc     = prometheus.NewDesc("firn_commit_queue_length", "Sealed commits that aren't through.", nil, nil)
-	unknownDesc   = prometheus.NewDesc("firn_commit_state_unknown", "Commits whose outcome isn't known yet; nobody may resubmit them under another key.", nil, nil)
+const (
+	pendingName   = "firn_tasks_pending"
+	executorsName = "firn_executors"
+	queueName     = "firn_commit_queue_length"
+	unknownName   = "firn_commit_state_unknown"
+	orphansName   = "firn_orphan_files"
+	leaderName    = "firn_leader"
 )
 
-// Describe implements prometheus.Collector.
-func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{pendingDesc, executorsDesc, queueDesc, unknownDesc} {
-		ch <- d
-	}
+func (m *Metrics) gauges() {
+	m.set.Gauge(pendingName, "Tasks that wait for a slot.")
+	m.set.Gauge(executorsName, "Executors that are known.", "state")
+	m.set.Gauge(queueName, "Sealed commits that aren't through.", "format")
+	m.set.Gauge(unknownName, "Commits whose outcome isn't known yet; nobody may resubmit them under another key.", "format")
+	m.set.Gauge(orphansName, "Data files that are kept for commits which haven't landed: parked, or of an outcome that isn't known.", "format")
+	m.set.Gauge(leaderName, "1 while this process leads; 0 once another one has taken its journal over.")
+	m.set.Gauges()
 }
 
-// Collect implements prometheus.Collector. What can't be had is left out.
-func (g *gauges) Collect(ch chan<- prometheus.Metric) {
-	if g.now == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
-	defer cancel()
-	now, err := g.now(ctx)
-	if err != nil {
-		g.log.LogAttrs(ctx, slog.LevelWarn, "metrics are incomplete", slog.Any("error", err))
-		return
-	}
-	gauge := func(d *prometheus.Desc, v int, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
-	}
-	gauge(pendingDesc, now.TasksPending)
-	gauge(queueDesc, now.QueueLength)
-	gauge(unknownDesc, now.Unknown)
+// tell gives the values. Formats and states without any are told as 0, so that an
+// alert sees them end.
+func (n Now) tell(g meter.Gauge) {
+	g(pendingName, float64(n.TasksPending))
 	for _, state := range []string{"ready", "draining", "drained", "returning"} {
-		gauge(executorsDesc, now.Executors[state], state)
+		g(executorsName, float64(n.Executors[state]), state)
 	}
+	for name, byFormat := range map[string]map[string]int64{queueName: n.QueueLength, unknownName: n.Unknown, orphansName: n.Orphans} {
+		for _, format := range []string{"iceberg", "delta"} {
+			g(name, float64(byFormat[format]), format)
+		}
+	}
+	leads := 0.0
+	if n.Leads {
+		leads = 1
+	}
+	g(leaderName, leads)
 }

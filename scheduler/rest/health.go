@@ -2,10 +2,11 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/firn-project/firn/internal/httpserve"
 )
 
 // checkTime bounds how long a check waits.
@@ -13,7 +14,7 @@ const checkTime = 2 * time.Second
 
 // health says that the process runs.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, map[string]any{"status": "ok"})
+	httpserve.JSON(w, http.StatusOK, map[string]any{"status": "ok"})
 }
 
 // ready says whether statements would be run, and what is missing.
@@ -29,11 +30,5 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if n < s.cfg.MinExecutors {
 		status = http.StatusServiceUnavailable
 	}
-	answer(w, status, map[string]any{"ready": status == http.StatusOK, "checks": checks})
-}
-
-func answer(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the caller has gone
+	httpserve.JSON(w, status, map[string]any{"ready": status == http.StatusOK, "checks": checks})
 }

@@ -3,19 +3,16 @@ package rest
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/httpserve"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/jobview"
 )
@@ -53,11 +50,8 @@ type Config struct {
 
 // Server serves until Close.
 type Server struct {
-	cfg    Config
-	lis    net.Listener
-	http   *http.Server
-	end    context.CancelFunc
-	served chan struct{}
+	*httpserve.Server
+	cfg Config
 }
 
 // Start listens and serves. ctx bounds the start only. The caller closes the
@@ -66,48 +60,13 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.MinExecutors == 0 {
 		cfg.MinExecutors = 1
 	}
-	lis, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+	s := &Server{cfg: cfg}
+	var err error
+	s.Server, err = httpserve.Start(ctx, cfg.Listen, cfg.TLS, s.handler(), cfg.Logger)
 	if err != nil {
-		return nil, &commit.Error{
-			Code: commit.CodeCluster, Op: "listen on", Object: cfg.Listen, Cause: err,
-			Hint: "Choose a free address with --http-listen HOST:PORT; port 0 takes any.",
-		}
+		return nil, err
 	}
-	s := &Server{cfg: cfg, lis: lis, served: make(chan struct{})}
-	if cfg.TLS != nil {
-		c := cfg.TLS.Clone()
-		c.NextProtos = []string{"h2", "http/1.1"}
-		s.lis = tls.NewListener(lis, c)
-	}
-	var base context.Context
-	base, s.end = context.WithCancel(context.Background())
-	s.http = &http.Server{
-		Handler: s.handler(), BaseContext: func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
-	}
-	go func() {
-		defer close(s.served)
-		if err := s.http.Serve(s.lis); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			cfg.Logger.Error("HTTP listener ended", slog.Any("error", err))
-		}
-	}()
 	return s, nil
-}
-
-// Addr is where the server listens, host:port.
-func (s *Server) Addr() string { return s.lis.Addr().String() }
-
-// Close ends streams, lets other requests finish until ctx ends, and waits for the
-// listener.
-func (s *Server) Close(ctx context.Context) error {
-	s.end()
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, s.http.Close())
-	}
-	<-s.served
-	return err
 }
 
 // handler is all of the interface.
@@ -120,7 +79,10 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", s.ready)
 	// A page of another site can't have a browser send anything but GETs.
 	mux.Handle("/", s.letIn(http.NewCrossOriginProtection().Handler(inside)))
-	return s.recovered(s.ownNames(mux))
+	if s.cfg.LocalOnly {
+		return s.recovered(httpserve.OwnNames(mux, writeProblem))
+	}
+	return s.recovered(mux)
 }
 
 // recovered makes a panic in a request its answer.
@@ -135,27 +97,6 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 				slog.String("in", r.Method+" "+r.URL.Path), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			writeProblem(w, fmt.Errorf("internal fault: %v", p))
 		}()
-		next.ServeHTTP(w, r)
-	})
-}
-
-// ownNames refuses requests for other names than this machine's.
-func (s *Server) ownNames(next http.Handler) http.Handler {
-	if !s.cfg.LocalOnly {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			writeProblem(w, &commit.Error{
-				Code: commit.CodeUnauthenticated, Op: "let in", Object: "a request for " + host,
-				Cause: errors.New("this address is for this machine only"), Hint: "Ask for 127.0.0.1 or localhost.",
-			})
-			return
-		}
 		next.ServeHTTP(w, r)
 	})
 }

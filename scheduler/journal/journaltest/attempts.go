@@ -262,6 +262,11 @@ func testTakenOver(t *testing.T, o Opener) {
 			t.Errorf("%s by the old process: %v", name, err)
 		}
 	}
+	for leads, j := range map[bool]journal.Journal{false: old, true: now} {
+		if got, err := j.Leads(ctx); err != nil || got != leads {
+			t.Errorf("epoch %d leads: %v, %v", j.Epoch(), got, err)
+		}
+	}
 	if _, err := old.Prune(ctx, at.AddDate(1, 0, 0)); !errors.Is(err, journal.ErrDeposed) {
 		t.Errorf("prune by the old process: %v", err)
 	}
