@@ -1,5 +1,5 @@
 # Firn. `make help` lists the targets. A fresh machine needs Go, make and a C++
-# compiler; make integration and make interop say what else they use.
+# compiler; make integration, make interop and make interop-engines say what else they use.
 
 ifeq (,$(findstring duckdb_arrow,$(GOFLAGS)))
 export GOFLAGS := $(strip $(GOFLAGS) -tags=duckdb_arrow)
@@ -13,7 +13,7 @@ DEMO_INPUT ?= examples/flights/flights-sample.parquet
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/firn
@@ -84,6 +84,10 @@ soak: build ## run mixed statements with constant faults; what the processes hol
 .PHONY: interop
 interop: build ## read every table of the suite with PyIceberg, delta-rs and DuckDB (in a virtual environment)
 	integration/scripts/interop.sh
+
+.PHONY: interop-engines
+interop-engines: build ## have Spark and Ray write tables by the open write protocol (in another virtual environment; with a JRE)
+	integration/scripts/engines.sh
 
 .PHONY: bench-smoke
 bench-smoke: ## print rows/s of the INSERT beside DuckDB's COPY and iceberg-go's Append, of shuffle reads beside a bare DoGet, and the scheduler's tasks/s and memory

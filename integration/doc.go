@@ -2,6 +2,6 @@
 // readers that nobody here wrote. It is imported by nothing.
 //
 // Its tests have build tags: `integration` (make integration) and `interop`
-// (make interop, which needs Python packages). Package process starts the
-// processes, package bench compares speeds.
+// (make interop and make interop-engines, which need Python packages). Package
+// process starts the processes, package bench compares speeds.
 package integration

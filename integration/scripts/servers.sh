@@ -2,7 +2,7 @@
 # Installs the servers of package integration/servers, each pinned, into
 # $FIRN_SERVERS (by default firn/servers in the user's cache directory) and prints
 # that directory. What is there already isn't touched. Needs Go, Python's pip, Maven
-# and a JDK; PostgreSQL comes from the system's packages.
+# and a JDK; PostgreSQL comes from the system's packages. With names, only these.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . integration/scripts/had.sh
@@ -44,7 +44,13 @@ install() { # install NAME VERSION
   fi
   ln -sfn "$1-$2" "$dir/$1"
 }
-install minio "$minio"
-install seaweedfs "$seaweedfs"
-install restcatalog "$rest"
+[ $# -gt 0 ] || set -- minio seaweedfs restcatalog
+for server; do
+  case $server in
+  minio) install minio "$minio" ;;
+  seaweedfs) install seaweedfs "$seaweedfs" ;;
+  restcatalog) install restcatalog "$rest" ;;
+  *) echo "$server: no such server" >&2 && exit 1 ;;
+  esac
+done
 echo "$dir"
