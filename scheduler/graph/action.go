@@ -17,6 +17,9 @@ type Accepted struct {
 	// First and End limit what a task reads to the rows First ≤ n < End; both 0
 	// for all of them.
 	First, End int64
+	// Running: the attempt still writes it, in a pipelined job. Rows and bytes
+	// aren't known then.
+	Running bool
 }
 
 // RunTask asks to queue the task for dispatch. Inputs are the accepted outputs that it

@@ -41,6 +41,15 @@ func errStageLimit(id, rollbacks int, cause error) error {
 		"Find out why executors or their disks get lost, then run the statement again with the same idempotency key.", cause)
 }
 
+func errShown(cause error) error {
+	return &commit.Error{
+		Code: commit.CodeResultLost, Op: "show rows of pipelined job",
+		Cause: fmt.Errorf("rows that were given are lost, and the query wouldn't give the same ones again: %w", cause),
+		Tried: "nothing, as rows of two runs would be mixed; those that were given are not to be used",
+		Hint:  "Run the statement again. As a staged job (leave the mode out) it gives no rows before all are there.",
+	}
+}
+
 func errExecutorLost(executor string) error {
 	return &commit.Error{
 		Code: commit.CodeExecutorLost, Op: "reach executor", Object: executor,
@@ -84,6 +93,9 @@ func (s Spec) Validate() error {
 			if _, ok := seen[in]; !ok {
 				return bad("stage %d reads stage %d, which doesn't come before it", st.ID, in)
 			}
+		}
+		if s.Pipelined && (s.HasRoot || st.Adapt != nil) {
+			return bad("a pipelined job has a root or an adaptive stage")
 		}
 		if st.Adapt != nil && (len(st.Inputs) != 1 || st.ReadsAll) {
 			return bad("stage %d is adaptive and doesn't read one stage task by task", st.ID)

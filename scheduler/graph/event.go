@@ -49,6 +49,15 @@ type TaskSucceeded struct {
 	Rejects  []string
 }
 
+// RowsReady says that an attempt of a pipelined job has written rows that can be
+// read.
+type RowsReady struct {
+	Task         TaskID
+	StageAttempt int
+	Attempt      string
+	Executor     string
+}
+
 // FailureClass sorts failures by what the graph does next.
 type FailureClass string
 
@@ -125,6 +134,7 @@ type Failed struct{ Err error }
 func (Start) isEvent()           {}
 func (TaskLaunched) isEvent()    {}
 func (TaskSucceeded) isEvent()   {}
+func (RowsReady) isEvent()       {}
 func (TaskFailed) isEvent()      {}
 func (ExecutorLost) isEvent()    {}
 func (RootStarted) isEvent()     {}

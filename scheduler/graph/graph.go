@@ -24,6 +24,8 @@ import (
 //     the order in which the two events are applied: exactly one wins.
 //   - A final state is left by no event. FreeJobData names a stage at most
 //     once, and not while a root may still read it.
+//   - What a running task of a pipelined job reads is what its inputs' current
+//     attempts write, or were accepted with; see pipe.
 //
 // Reruns are driven by demand. A lost output is only marked; settle then walks
 // from the final stage backwards and reruns what is both lost and still needed
@@ -45,6 +47,7 @@ type Graph struct {
 	readers  map[int]bool // epochs of roots that may be reading
 	freed    bool         // everything but a kept final stage
 	kept     bool         // the final stage outlives success, for the client
+	pipe     pipe
 	revision uint64
 	started  time.Time
 	ended    time.Time
@@ -97,6 +100,8 @@ func (g *Graph) Apply(ev Event, now time.Time) []Action {
 		g.taskLaunched(ev)
 	case TaskSucceeded:
 		g.taskSucceeded(ev)
+	case RowsReady:
+		g.rowsReady(ev)
 	case TaskFailed:
 		g.taskFailed(ev)
 	case ExecutorLost:
@@ -120,6 +125,7 @@ func (g *Graph) Apply(ev Event, now time.Time) []Action {
 	case ResultExpired:
 		g.resultExpired()
 	}
+	g.show()
 	out := g.out
 	g.out = nil
 	return out
@@ -246,8 +252,11 @@ func (g *Graph) Accepted() []Accepted {
 	if len(g.stages) == 0 {
 		return nil
 	}
-	return g.stages[len(g.stages)-1].outputs(nil)
+	return g.final().outputs(nil)
 }
+
+// final is the last stage; a graph that runs has one.
+func (g *Graph) final() *stage { return g.stages[len(g.stages)-1] }
 
 // TaskRun is the current or accepted attempt of one task.
 type TaskRun struct {

@@ -12,6 +12,9 @@ type Spec struct {
 	Stages []StageSpec
 	// HasRoot: the job's last operator runs on the scheduler.
 	HasRoot bool
+	// Pipelined: a task runs as soon as those that it reads do, and reads what they
+	// have written so far. Such a job has no root and no adaptive stage.
+	Pipelined bool
 	// MaxTaskFailures is how often one task may fail before the job does (4),
 	// MaxStageAttempts how often a stage may be rolled back (4).
 	MaxTaskFailures, MaxStageAttempts int

@@ -105,7 +105,11 @@ func (m *model) listed(w *world, outputs []graph.Accepted) {
 	for _, o := range outputs {
 		key := output{o.Task, o.Output.Partition}
 		w.check(!seen[key], "output %d of %v is listed twice", o.Output.Partition, o.Task)
-		w.check(m.accepted[o.Task] == o.Attempt, "listed is %s of %v, accepted %q", o.Attempt, o.Task, m.accepted[o.Task])
+		if o.Running {
+			w.check(m.running[o.Attempt].Task == o.Task && w.spec.Pipelined, "listed is %s of %v, which doesn't run", o.Attempt, o.Task)
+		} else {
+			w.check(m.accepted[o.Task] == o.Attempt, "listed is %s of %v, accepted %q", o.Attempt, o.Task, m.accepted[o.Task])
+		}
 		seen[key] = true
 	}
 }

@@ -31,6 +31,9 @@ type world struct {
 	// twins counts those that were accepted.
 	twins  int
 	isTwin map[string]bool
+	// shown is what a client has of each task of a pipelined job's final stage.
+	shown []string
+	again int
 }
 
 func newWorld(rt *rapid.T) *world {
@@ -38,6 +41,7 @@ func newWorld(rt *rapid.T) *world {
 		JobID: "j", HasRoot: rapid.Bool().Draw(rt, "root"),
 		MaxTaskFailures: rapid.IntRange(1, 3).Draw(rt, "failures"), MaxStageAttempts: rapid.IntRange(1, 3).Draw(rt, "rollbacks"),
 	}
+	spec.Pipelined = !spec.HasRoot && rapid.Bool().Draw(rt, "pipelined")
 	stages := rapid.IntRange(1, 4).Draw(rt, "stages")
 	for n := range stages {
 		s := graph.StageSpec{
@@ -67,6 +71,7 @@ func (w *world) step(ev graph.Event) {
 	}
 	acts := w.apply(ev)
 	w.model.follow(w, want, acts)
+	w.read(acts)
 	for _, a := range acts {
 		switch a := a.(type) {
 		case graph.RunTask:
@@ -215,7 +220,12 @@ func (w *world) rootEvent(kind, late int) {
 
 func (w *world) random() {
 	executor := rapid.SampledFrom([]string{"e0", "e1", "e2"})
-	switch rapid.IntRange(0, 12).Draw(w.rt, "event") {
+	switch rapid.IntRange(0, 13).Draw(w.rt, "event") {
+	case 13:
+		if len(w.box) > 0 {
+			s := rapid.SampledFrom(w.box).Draw(w.rt, "rows").(graph.TaskSucceeded)
+			w.step(graph.RowsReady{Task: s.Task, StageAttempt: s.StageAttempt, Attempt: s.Attempt, Executor: s.Executor})
+		}
 	case 0, 1, 2:
 		if len(w.queue) > 0 {
 			w.launchNext(executor.Draw(w.rt, "executor"))

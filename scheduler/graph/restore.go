@@ -18,6 +18,9 @@ type Kept struct {
 	Lost map[string]bool
 	// Layouts are those of adaptive stages, by stage.
 	Layouts map[int]*adaptive.Layout
+	// Shown is of how many tasks of the final stage, from the first on, a client may
+	// have read rows while a pipelined job ran.
+	Shown int
 	// Sealed: the root had fixed what it commits. Sent: it may have sent it; that
 	// goes with Sealed.
 	Sealed, Sent bool
@@ -43,6 +46,7 @@ func Restore(spec Spec, kept Kept, now time.Time) (*Graph, []Action) {
 	}
 	g.touch()
 	g.state = Running
+	g.pipe.shown = min(kept.Shown, len(g.final().tasks))
 	g.resumeLayouts(kept.Layouts)
 	for _, ev := range kept.Accepted {
 		s, t := g.find(ev.Task)

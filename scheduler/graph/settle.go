@@ -20,25 +20,31 @@ func (g *Graph) settleAfter(cause error) {
 	if !g.rollBack(cause) {
 		return
 	}
+	for g.spec.Pipelined && g.retract(cause) {
+		if !g.rollBack(cause) { // more is needed again
+			return
+		}
+	}
+	if g.hasEnded() {
+		return
+	}
 	for _, s := range g.stages {
 		g.queue(s)
 	}
-	if g.stages[len(g.stages)-1].complete() {
+	if g.final().complete() && g.accounted() {
 		g.executed()
 	}
 }
 
 // rollBack walks from the final stage backwards. A stage is needed when it is
-// the final one or feeds a stage that isn't complete; only there lost output is
-// given up and rerun. False: a limit was reached and the job has failed.
+// the final one or feeds a stage that isn't complete (in a pipelined job one that
+// has tasks to run: see accounted); only there lost output is given up and rerun.
+// False: a limit was reached and the job has failed.
 func (g *Graph) rollBack(cause error) bool {
 	needed := make([]bool, len(g.stages))
 	needed[len(g.stages)-1] = true
 	for i, s := range slices.Backward(g.stages) {
-		if !needed[i] {
-			continue
-		}
-		if s.anyLost() {
+		if needed[i] && s.anyLost() {
 			s.rollbacks++
 			s.attempt++
 			s.state = StageRunning
@@ -54,7 +60,7 @@ func (g *Graph) rollBack(cause error) bool {
 			}
 			g.abandonRoot()
 		}
-		if !s.complete() {
+		if needed[i] && !s.complete() || g.spec.Pipelined && s.done() < len(s.tasks) {
 			for _, id := range s.spec.Inputs {
 				needed[g.byID[id]] = true
 			}
@@ -134,14 +140,14 @@ func (g *Graph) giveUp(i, from int, tainted []bool) {
 }
 
 // queue emits RunTask for the tasks of a stage that can run, and takes those
-// back whose inputs are gone. Tasks that run already go on: they may have read
-// their input.
+// back whose inputs are gone. Tasks that run already go on, as they may have read
+// their input, except in a pipelined job.
 func (g *Graph) queue(s *stage) {
 	if !g.ready(s) {
 		back := s.state == StageRunning || s.state == StageResolved
 		pending := false
 		for n := range s.tasks {
-			if s.tasks[n].state == taskQueued {
+			if st := s.tasks[n].state; st == taskQueued || st == taskRunning && g.spec.Pipelined {
 				g.stopTask(s, n)
 			}
 			pending = pending || s.tasks[n].state == taskWaiting
@@ -160,7 +166,7 @@ func (g *Graph) queue(s *stage) {
 	}
 	for n := range s.tasks {
 		t := &s.tasks[n]
-		if t.state == taskWaiting {
+		if t.state == taskWaiting && !g.held(t) {
 			t.state, t.stageAttempt, t.attempt, t.executor = taskQueued, s.attempt, "", ""
 			g.emit(RunTask{Task: TaskID{s.spec.ID, n}, StageAttempt: s.attempt, Inputs: g.inputs(s, n)})
 		}

@@ -34,6 +34,10 @@ type task struct {
 	lost     bool
 	failures int
 	accepted []Accepted
+	// flows: the running attempt of a pipelined job has rows to be read. heldBy is
+	// the running attempt that it couldn't read.
+	flows    bool
+	heldBy   LostInput
 	rows     int64
 	bytes    int64
 	files    int
@@ -51,8 +55,9 @@ type stage struct {
 	layout  *adaptive.Layout
 	started time.Time
 	ended   time.Time
-	// open is a task that was missing when complete last looked.
-	open int
+	// open is a task that was missing when complete last looked, idle one that
+	// didn't run when underWay did.
+	open, idle int
 }
 
 func (s *stage) done() int {
@@ -121,8 +126,12 @@ func (g *Graph) taskLaunched(ev TaskLaunched) {
 	}
 	t.state, t.attempt, t.executor, t.launched = taskRunning, ev.Attempt, ev.Executor, g.now
 	s.state = StageRunning
+	t.flows, t.heldBy = false, LostInput{}
 	if s.started.IsZero() {
 		s.started = g.now
+	}
+	if g.spec.Pipelined && s.underWay() {
+		g.settle() // its readers can run
 	}
 }
 
@@ -161,7 +170,7 @@ func (g *Graph) taskSucceeded(ev TaskSucceeded) {
 	}
 	// A success that leaves its stage open gives nothing else to do, and a stage may
 	// have 100,000 of them.
-	if !fit || s.complete() {
+	if !fit || s.complete() || g.spec.Pipelined && (g.pipe.holding || g.final().complete()) {
 		g.settle()
 	}
 }
@@ -248,6 +257,7 @@ func (g *Graph) taskFailed(ev TaskFailed) {
 	case ev.Lost != nil && g.markLost(s, *ev.Lost):
 		// The limit on the producer's rollbacks bounds this.
 		t.leave(ev.Attempt)
+	case ev.Lost != nil && g.hold(s, t, *ev.Lost):
 	default:
 		g.retry(s, ev.Task, t, launch{attempt: ev.Attempt, executor: ev.Executor}, err)
 	}
@@ -365,7 +375,12 @@ func (g *Graph) inputs(s *stage, n int) []Accepted {
 		partition = nil
 	}
 	for _, id := range s.spec.Inputs {
-		all = append(all, g.stages[g.byID[id]].outputs(partition)...)
+		in := g.stages[g.byID[id]]
+		if g.spec.Pipelined {
+			all = append(all, in.streams(partition)...)
+		} else {
+			all = append(all, in.outputs(partition)...)
+		}
 	}
 	return all
 }

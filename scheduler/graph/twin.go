@@ -12,7 +12,8 @@ type launch struct {
 // takes long. It is launched by TaskLaunched with Twin set, on another executor.
 // The first success of the two is accepted and the other one is stopped; a failure
 // of one leaves the other alone. ok is false when the task can't have one: it
-// doesn't run, has one already, or an input of it is gone.
+// doesn't run, has one already, or an input of it is gone. A pipelined job's tasks
+// have none: their rows are read before it is known which of the two is first.
 func (g *Graph) Twin(id TaskID) (run RunTask, ok bool) {
 	s, t := g.find(id)
 	if t == nil || !g.mayTwin(s, t) {
@@ -22,13 +23,13 @@ func (g *Graph) Twin(id TaskID) (run RunTask, ok bool) {
 }
 
 func (g *Graph) mayTwin(s *stage, t *task) bool {
-	return g.state == Running && t.state == taskRunning && t.twin.attempt == "" && g.ready(s)
+	return g.state == Running && t.state == taskRunning && t.twin.attempt == "" && g.ready(s) && !g.spec.Pipelined
 }
 
-// ready: all that the stage reads is there.
+// ready: all that the stage reads is there, or in a pipelined job on its way.
 func (g *Graph) ready(s *stage) bool {
 	for _, id := range s.spec.Inputs {
-		if !g.stages[g.byID[id]].complete() {
+		if in := g.stages[g.byID[id]]; !in.complete() && !(g.spec.Pipelined && in.underWay()) {
 			return false
 		}
 	}

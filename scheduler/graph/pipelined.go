@@ -1,0 +1,216 @@
+package graph
+
+// pipe is what a pipelined job has besides.
+//
+// Its tasks are queued once each task of the stages that they read runs or was
+// accepted, and they are taken off their executors when that's no longer so. From
+// this follows:
+//
+//   - A task that runs reads the attempts that its inputs have now. When one of
+//     those ends without being accepted, whoever reads it begins anew, with the
+//     attempt that comes next.
+//   - No two tasks wait for each other, and none for a slot that a task has which
+//     waits for it: what a running task waits for runs, down to a task that
+//     waits for nobody, as no task waits for its readers. So with however few
+//     slots, and however many jobs, something goes on.
+//   - What a reader of rows that don't repeat has made of them goes with them:
+//     where a stage that isn't deterministic has to run a task again, everything
+//     is given up that was made by tasks behind it.
+//   - Rows of the final stage that were shown are never followed by those of
+//     another run, unless that gives the same ones: else the job fails.
+type pipe struct {
+	// shown is how many tasks of the final stage, from the first on, a client may
+	// have read rows of.
+	shown int
+	// holding: some task waits for the end of an attempt that it can't read.
+	holding bool
+}
+
+// underWay: every task runs or was accepted and can be read. It is asked after each
+// launch, so it goes on where it found one that doesn't.
+func (s *stage) underWay() bool {
+	for i := range s.tasks {
+		n := (s.idle + i) % len(s.tasks)
+		if t := &s.tasks[n]; t.state != taskRunning && (t.state != taskDone || t.lost) {
+			s.idle = n
+			return false
+		}
+	}
+	return true
+}
+
+// begun: some task runs or was accepted.
+func (s *stage) begun() bool {
+	for i := range s.tasks {
+		if st := s.tasks[i].state; st == taskRunning || st == taskDone {
+			return true
+		}
+	}
+	return false
+}
+
+// stopped: some task has no attempt, now or accepted.
+func (s *stage) stopped() bool {
+	for i := range s.tasks {
+		if st := s.tasks[i].state; st == taskWaiting || st == taskQueued {
+			return true
+		}
+	}
+	return false
+}
+
+// streams lists what was accepted and what is being written, in plan order; only
+// that of one partition when it isn't nil.
+func (s *stage) streams(partition *int) []Accepted {
+	var all []Accepted
+	for i := range s.tasks {
+		t := &s.tasks[i]
+		outs := t.accepted
+		if t.state == taskRunning {
+			outs = t.running(TaskID{s.spec.ID, i}, max(s.spec.Outputs, 1))
+		}
+		for _, a := range outs {
+			if partition == nil || a.Output.Partition == *partition {
+				all = append(all, a)
+			}
+		}
+	}
+	return all
+}
+
+// running are the outputs that the task's attempt writes.
+func (t *task) running(id TaskID, outputs int) []Accepted {
+	all := make([]Accepted, outputs)
+	for n := range all {
+		all[n] = Accepted{Task: id, Attempt: t.attempt, Executor: t.executor, Output: Output{Partition: n}, Running: true}
+	}
+	return all
+}
+
+// hold keeps a task waiting that couldn't read an attempt which still runs, until
+// that has ended: it has failed and says so by itself, or its executor is lost, or
+// it can be read when it is accepted.
+func (g *Graph) hold(s *stage, t *task, l LostInput) bool {
+	if !g.spec.Pipelined {
+		return false
+	}
+	for _, id := range s.spec.Inputs {
+		if _, in := g.find(l.Task); id == l.Task.Stage && in != nil && in.state == taskRunning && in.attempt == l.Attempt {
+			t.leave(t.attempt)
+			t.heldBy = l
+			return true
+		}
+	}
+	return false
+}
+
+// held says whether a task waits for the end of an attempt.
+func (g *Graph) held(t *task) bool {
+	if t.heldBy.Attempt == "" {
+		return false
+	}
+	_, in := g.find(t.heldBy.Task)
+	if in == nil || in.state != taskRunning || in.attempt != t.heldBy.Attempt {
+		t.heldBy = LostInput{}
+		return false
+	}
+	g.pipe.holding = true
+	return true
+}
+
+// retract gives up what was made from rows that there aren't any more and that
+// don't come again, and says whether there was any of it. If a client may have read
+// such rows the job fails.
+func (g *Graph) retract(cause error) (gaveUp bool) {
+	g.pipe.holding = false
+	for i, s := range g.stages {
+		if s.spec.Deterministic || !s.stopped() {
+			continue
+		}
+		if g.pipe.shown > 0 {
+			// Rows were shown of a task that ran, so all tasks before it did.
+			s.state, s.ended = StageFailed, g.now
+			g.fail(errShown(cause))
+			return false
+		}
+		behind := g.behind(i)
+		for n := range g.stages {
+			if n != i && behind[n] && g.stages[n].begun() {
+				tainted := make([]bool, len(g.stages))
+				tainted[i] = true
+				g.giveUp(i, i+1, tainted)
+				gaveUp = true
+				break
+			}
+		}
+	}
+	return gaveUp
+}
+
+// behind marks stage i and all that read it, directly or not.
+func (g *Graph) behind(i int) []bool {
+	marks := make([]bool, len(g.stages))
+	marks[i] = true
+	for n := i + 1; n < len(g.stages); n++ {
+		for _, id := range g.stages[n].spec.Inputs {
+			marks[n] = marks[n] || marks[g.byID[id]]
+		}
+	}
+	return marks
+}
+
+// accounted: every task of a pipelined job has had its success, also those whose
+// readers were faster with theirs. What they say of rejected rows counts.
+func (g *Graph) accounted() bool {
+	if !g.spec.Pipelined {
+		return true
+	}
+	for _, s := range g.stages {
+		if s.done() < len(s.tasks) {
+			return false
+		}
+	}
+	return true
+}
+
+func (g *Graph) rowsReady(ev RowsReady) {
+	if _, t := g.current(ev.Task, ev.StageAttempt, ev.Attempt, ev.Executor); t != nil && g.spec.Pipelined && !t.flows {
+		g.touch()
+		t.flows = true
+	}
+}
+
+// readable: a client can read rows of the task, or that it has none.
+func (t *task) readable() bool {
+	return t.state == taskRunning && t.flows || t.state == taskDone && !t.lost
+}
+
+// show notes of which tasks a client may read rows from now on.
+func (g *Graph) show() {
+	if !g.spec.Pipelined || g.state != Running {
+		return
+	}
+	for tasks := g.final().tasks; g.pipe.shown < len(tasks) && tasks[g.pipe.shown].readable(); {
+		g.pipe.shown++
+	}
+}
+
+// Readable is what a client can read of a pipelined job that runs: the outputs of
+// the final stage up to the first task that has none yet, so that rows stay in plan
+// order.
+func (g *Graph) Readable() []Accepted {
+	var all []Accepted
+	s := g.final()
+	for i := range s.tasks[:min(g.pipe.shown, len(s.tasks))] {
+		t := &s.tasks[i]
+		if !t.readable() {
+			break
+		}
+		if t.state == taskRunning {
+			all = append(all, t.running(TaskID{s.spec.ID, i}, max(s.spec.Outputs, 1))...)
+		} else {
+			all = append(all, t.accepted...)
+		}
+	}
+	return all
+}
