@@ -162,6 +162,7 @@ func (r *task) exchange(ctx context.Context, input plan.Node, how *plan.Exchange
 	}
 	w, err := r.e.store.NewWriter(r.attempt(), in.Schema(), shuffle.WriterOptions{
 		Outputs: how.Partitions, Partition: part, Compress: r.e.cfg.Compress, Memory: r.memory() / 8,
+		Live: r.def.GetStreamed(), Ready: r.rowsReady,
 	})
 	if err != nil {
 		return errors.Join(err, in.Close())
@@ -180,6 +181,13 @@ func (r *task) exchange(ctx context.Context, input plan.Node, how *plan.Exchange
 		r.status.BytesOut += o.Bytes
 	}
 	return nil
+}
+
+// rowsReady tells the scheduler that the attempt's first rows can be read.
+func (r *task) rowsReady() {
+	s := newStatus(r.def, stateRunning)
+	s.StartedUnixMs, s.RowsReady = r.started.UnixMilli(), true
+	r.e.reporter.report(s)
 }
 
 func (r *task) partitioner(x *plan.Exchange) (shuffle.Partitioner, error) {

@@ -76,7 +76,7 @@ func (e *Executor) runTask(ctx context.Context, s *slot, t *firnpb.TaskDefinitio
 	running.StartedUnixMs = started.UnixMilli()
 	e.reporter.report(running)
 
-	r := &task{e: e, def: t, slot: s, status: newStatus(t, stateSucceeded)}
+	r := &task{e: e, def: t, slot: s, started: started, status: newStatus(t, stateSucceeded)}
 	err := r.guarded(ctx, log)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		// The reason is the cancellation and not what broke because of it. A
@@ -103,6 +103,8 @@ type task struct {
 	def    *firnpb.TaskDefinition
 	slot   *slot
 	status *firnpb.TaskStatus
+	// started is when the slot was had.
+	started time.Time
 }
 
 // guarded runs the task and makes a panic its error. The engine of the slot is

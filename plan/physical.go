@@ -259,6 +259,9 @@ type ShuffleLocation struct {
 	// First and End limit reading to the rows First ≤ n < End of the piece. Both
 	// zero: all of it. The ticket says so too.
 	First, End int64
+	// Follow: the piece may still be written. What there is of it is read, and the
+	// rest as it comes. The ticket says so too.
+	Follow bool
 	// Ticket is the signed Flight ticket.
 	Ticket []byte
 }

@@ -10,6 +10,11 @@
 // lets a reader resume. The attempt's id is part of the path, so a loser never
 // touches what the accepted attempt wrote.
 //
+// The tasks of a pipelined job write live outputs: their files are read while they
+// grow. A reader gets what there is and waits for more; it ends when the attempt was
+// written whole, and fails when it was given up. The writer never waits for its
+// readers: what they haven't read lies in the file, within the quota.
+//
 // Most outputs are file manifests of some kilobytes, and making, renaming and
 // removing files takes longer than writing those. An output of up to 64 KiB stays
 // in memory, as long as all of them take at most 16 MiB: no output outlives the

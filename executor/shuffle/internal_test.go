@@ -29,7 +29,7 @@ func TestRoomInMemory(t *testing.T) {
 	dir := t.TempDir()
 	s := NewStore(dir, 0)
 	full := Attempt{Job: "full", ID: "a-0"}
-	st, err := s.begin(full)
+	st, err := s.begin(full, nil)
 	if err != nil || !s.keep(st, keptBytes-100) {
 		t.Fatalf("an empty store has no room: %v", err)
 	}

@@ -119,37 +119,38 @@ func (s *Source) open(ctx context.Context, l plan.ShuffleLocation) (piece, error
 			Stage: l.Stage, Task: l.Task, Attempt: l.Attempt, Executor: l.Executor,
 		}), nil
 	}
-	f, err := s.Store.open(Attempt{Job: l.Job, Stage: l.Stage, Task: l.Task, ID: l.Attempt}, l.Output)
+	p, err := s.Store.read(ctx, Attempt{Job: l.Job, Stage: l.Stage, Task: l.Task, ID: l.Attempt}, l.Output, part{follow: l.Follow, first: l.First, end: l.End})
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("it isn't on this executor's disk: %w", err)
 	}
 	if err != nil {
-		return nil, lostHere(l, err)
+		return nil, lostHere(ctx, l, err)
 	}
-	return &localPiece{f: f, l: l, rows: f.slice(l.First, l.End)}, nil
+	return &localPiece{stream: p, ctx: ctx, l: l}, nil
 }
 
-// localPiece reads a file of the executor's own. A file that can't be read is
+// localPiece reads an output of the executor's own. One that can't be read is
 // lost: the task that wrote it can write it again.
 type localPiece struct {
-	f    *file
-	l    plan.ShuffleLocation
-	rows rowSlice
+	stream
+	ctx context.Context //nolint:containedctx // of the reader
+	l   plan.ShuffleLocation
 }
 
-func (p *localPiece) Schema() (*arrow.Schema, error) { return p.f.Schema(), nil }
+func (p *localPiece) Schema() (*arrow.Schema, error) { return p.stream.Schema(), nil }
 
 func (p *localPiece) Next() (arrow.RecordBatch, error) {
-	b, err := p.rows.Next()
+	b, err := p.stream.Next()
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = lostHere(p.l, err)
+		err = lostHere(p.ctx, p.l, err)
 	}
 	return b, err
 }
 
-func (p *localPiece) Close() { _ = p.f.Close() } // it was only read
-
-func lostHere(l plan.ShuffleLocation, err error) error {
+func lostHere(ctx context.Context, l plan.ShuffleLocation, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	return &wire.LostInputError{Stage: l.Stage, Task: l.Task, Attempt: l.Attempt, Executor: l.Executor, Cause: err}
 }
 

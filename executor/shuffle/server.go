@@ -22,7 +22,7 @@ import (
 )
 
 // Server serves a store's files over Arrow Flight: DoGet with a read ticket
-// streams one output; DoPut with an upload ticket, as the command of its
+// streams one output, and one that is still written as it grows; DoPut with an upload ticket, as the command of its
 // descriptor, spools a client's stream. Nothing else is answered.
 //
 // Each call needs a ticket that the scheduler signed for this executor. Until
@@ -103,26 +103,23 @@ func (s *Server) DoGet(raw *flight.Ticket, stream flight.FlightService_DoGetServ
 		return err
 	}
 	s.reads.Add(1)
-	f, err := s.store.open(attemptOf(t), int(t.GetOutput()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return status.Error(codes.NotFound, "no such shuffle output on this executor")
-	}
+	in, err := s.store.read(stream.Context(), attemptOf(t), int(t.GetOutput()), part{follow: t.GetFollow(), first: t.GetFirstRow(), end: t.GetEndRow()})
 	if err != nil {
-		return wire.ToStatus(err)
+		return unread(stream.Context(), err)
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	opts := []ipc.Option{ipc.WithSchema(f.Schema())}
+	defer in.Close()
+	opts := []ipc.Option{ipc.WithSchema(in.Schema())}
 	if s.compress {
 		opts = append(opts, ipc.WithLZ4())
 	}
 	w := flight.NewRecordWriter(stream, opts...)
-	for rows := f.slice(t.GetFirstRow(), t.GetEndRow()); ; {
-		b, err := rows.Next()
+	for {
+		b, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return wire.ToStatus(err)
+			return unread(stream.Context(), err)
 		}
 		err = w.Write(b)
 		b.Release()
@@ -131,6 +128,20 @@ func (s *Server) DoGet(raw *flight.Ticket, stream flight.FlightService_DoGetServ
 		}
 	}
 	return w.Close()
+}
+
+// unread is the answer where an output can't be read, or not to its end.
+func unread(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	case errors.Is(err, errGone):
+		return status.Error(codes.NotFound, errGone.Error())
+	case errors.Is(err, fs.ErrNotExist):
+		return status.Error(codes.NotFound, "no such shuffle output on this executor")
+	default:
+		return wire.ToStatus(err)
+	}
 }
 
 // DoPut implements flight.FlightServer. The stream counts only when the client

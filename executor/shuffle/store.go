@@ -29,6 +29,8 @@ type Store struct {
 	quota int64
 
 	mu sync.Mutex
+	// begun is closed and replaced when an attempt begins to write.
+	begun chan struct{}
 	// jobs are the attempts that are written or complete, by job.
 	jobs map[string]map[Attempt]*stored
 	// kept is the bytes that are in memory, used those that are in files.
@@ -71,13 +73,15 @@ type stored struct {
 	// are files of disk bytes.
 	memory      map[int][]byte
 	bytes, disk int64
+	// live is set if the outputs are read while they are written.
+	live *live
 }
 
 // NewStore uses dir/shuffle, which is made when something is written. What is
 // there of an earlier store isn't seen: see Clear. quota bounds the bytes of its
 // files; 0 leaves it to the disk.
 func NewStore(dir string, quota int64) *Store {
-	return &Store{root: filepath.Join(dir, "shuffle"), quota: quota, jobs: map[string]map[Attempt]*stored{}}
+	return &Store{root: filepath.Join(dir, "shuffle"), quota: quota, begun: make(chan struct{}), jobs: map[string]map[Attempt]*stored{}}
 }
 
 // Jobs lists the jobs and uploads of which there is data.
@@ -91,6 +95,11 @@ func (s *Store) Jobs() []string {
 // behind is of no use, as the scheduler has counted it as lost.
 func (s *Store) Clear() error {
 	s.mu.Lock()
+	for _, job := range s.jobs {
+		for _, st := range job {
+			st.live.end(errGone)
+		}
+	}
 	s.jobs, s.kept, s.used = map[string]map[Attempt]*stored{}, 0, 0
 	s.mu.Unlock()
 	if err := os.RemoveAll(s.root); err != nil {
@@ -145,7 +154,7 @@ func outputName(output int) string { return strconv.Itoa(output) + ".arrow" }
 
 // begin takes note of an attempt that is about to be written. It must be new: two
 // writers of one attempt would mix.
-func (s *Store) begin(a Attempt) (*stored, error) {
+func (s *Store) begin(a Attempt, l *live) (*stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.jobs[a.Job][a] != nil {
@@ -154,8 +163,10 @@ func (s *Store) begin(a Attempt) (*stored, error) {
 	if s.jobs[a.Job] == nil {
 		s.jobs[a.Job] = map[Attempt]*stored{}
 	}
-	st := &stored{memory: map[int][]byte{}}
+	st := &stored{memory: map[int][]byte{}, live: l}
 	s.jobs[a.Job][a] = st
+	close(s.begun)
+	s.begun = make(chan struct{})
 	return st, nil
 }
 
@@ -208,8 +219,10 @@ func (s *Store) end(a Attempt, st *stored, complete bool) error {
 	freed := s.jobs[a.Job][a] != st
 	if complete && !freed {
 		st.complete = true
+		st.live.end(nil)
 		return nil
 	}
+	st.live.end(errGone)
 	s.giveBack(st)
 	if !freed {
 		s.forget(a)
@@ -251,6 +264,7 @@ func (s *Store) Free(job string, stages ...int) error {
 		if st.complete {
 			s.giveBack(st)
 		}
+		st.live.end(errGone)
 		s.forget(a)
 	}
 	s.mu.Unlock()

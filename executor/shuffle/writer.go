@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -28,6 +29,11 @@ type WriterOptions struct {
 	// Memory bounds the bytes of rows that wait for their batch to fill; 32
 	// MiB when zero. With many outputs batches get smaller instead.
 	Memory int64
+	// Live has the outputs read while they are written: what there is of them goes
+	// to their files soon, first in small batches. Ready is called once, when the
+	// first rows can be read.
+	Live  bool
+	Ready func()
 }
 
 // Output is what one output partition holds: its rows, and the bytes of its
@@ -49,6 +55,8 @@ type Writer struct {
 	// isn't small.
 	made bool
 	done bool
+	// flushed is when the outputs of a live attempt were last written out.
+	flushed time.Time
 }
 
 // NewWriter begins the output of an attempt.
@@ -65,13 +73,20 @@ func (s *Store) NewWriter(a Attempt, schema *arrow.Schema, opts WriterOptions) (
 	if opts.Memory == 0 {
 		opts.Memory = 32 << 20
 	}
-	st, err := s.begin(a)
+	var l *live
+	if opts.Live {
+		l = newLive(schema, opts.Outputs)
+	}
+	st, err := s.begin(a, l)
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{store: s, attempt: a, stored: st, schema: schema, opts: opts, outs: make([]*output, opts.Outputs)}
+	w := &Writer{store: s, attempt: a, stored: st, schema: schema, opts: opts, outs: make([]*output, opts.Outputs), flushed: time.Now()}
 	for i := range w.outs {
-		w.outs[i] = &output{w: w, n: i}
+		w.outs[i] = &output{w: w, n: i, full: batchBytes}
+		if opts.Live {
+			w.outs[i].full = 0 // the first rows don't wait
+		}
 	}
 	return w, nil
 }
@@ -92,7 +107,16 @@ func (w *Writer) Write(ctx context.Context, b arrow.RecordBatch) error {
 		b = array.NewRecordBatch(w.schema, b.Columns(), b.NumRows())
 		defer b.Release()
 	}
-	return w.opts.Partition.Partition(ctx, b, w.add)
+	if err := w.opts.Partition.Partition(ctx, b, w.add); err != nil || !w.opts.Live || time.Since(w.flushed) < liveFlush {
+		return err
+	}
+	for _, o := range w.outs {
+		if err := w.flush(o); err != nil {
+			return err
+		}
+	}
+	w.flushed = time.Now()
+	return nil
 }
 
 // sameColumns compares without metadata and nullability, which don't change how
@@ -122,7 +146,8 @@ func (w *Writer) add(out int, part arrow.RecordBatch) error {
 	o.batches = append(o.batches, part)
 	o.pending += size
 	w.pending += size
-	if o.pending >= batchBytes {
+	if o.pending >= o.full {
+		o.full = min(max(2*o.full, smallOutput), batchBytes)
 		return w.flush(o)
 	}
 	for w.pending > w.opts.Memory {
@@ -180,7 +205,7 @@ func (w *Writer) Commit(ctx context.Context) ([]Output, error) {
 		out[i] = Output{Rows: o.rows, Bytes: o.written}
 	}
 	final, hidden := w.store.dirs(w.attempt)
-	if w.made {
+	if w.made && !w.opts.Live {
 		if err := os.Rename(hidden, final); err != nil {
 			return nil, diskError("rename", final, err)
 		}
@@ -205,22 +230,31 @@ func (w *Writer) Abort() {
 	}
 	if w.made {
 		// What can't be removed goes when the executor starts again.
-		_, hidden := w.store.dirs(w.attempt)
-		_ = os.RemoveAll(hidden)
+		_ = os.RemoveAll(w.dir())
 	}
 	_ = w.store.end(w.attempt, w.stored, false)
 }
 
+// dir is where files are written. Those of a live attempt have their last name from
+// the first on, as they are opened while they grow.
+func (w *Writer) dir() string {
+	final, hidden := w.store.dirs(w.attempt)
+	if w.opts.Live {
+		return final
+	}
+	return hidden
+}
+
 // create makes the file of an output, and before the first one the directory.
 func (w *Writer) create(output int) (*os.File, error) {
-	_, hidden := w.store.dirs(w.attempt)
+	dir := w.dir()
 	if !w.made {
-		if err := os.MkdirAll(hidden, 0o700); err != nil {
-			return nil, diskError("create", hidden, err)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, diskError("create", dir, err)
 		}
 		w.made = true
 	}
-	path := filepath.Join(hidden, outputName(output))
+	path := filepath.Join(dir, outputName(output))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, diskError("create", path, err)
@@ -244,6 +278,8 @@ type output struct {
 	// batches wait to be written, pending bytes of them.
 	batches []arrow.RecordBatch
 	pending int64
+	// full is how many bytes are written as a batch.
+	full int64
 
 	buf           *bufio.Writer
 	ipc           *ipc.FileWriter
@@ -308,6 +344,15 @@ func (o *output) write(b arrow.RecordBatch) error {
 		return err
 	}
 	o.rows += b.NumRows()
+	if !o.w.opts.Live {
+		return nil
+	}
+	if err := o.buf.Flush(); err != nil {
+		return err
+	}
+	if o.w.stored.live.wrote(o.n, o.written) && o.w.opts.Ready != nil {
+		o.w.opts.Ready()
+	}
 	return nil
 }
 
@@ -320,7 +365,7 @@ func (o *output) finish() error {
 	if err := o.ipc.Close(); err != nil {
 		return errors.Join(err, o.close())
 	}
-	if o.file == nil && o.w.store.keep(o.w.stored, o.written) {
+	if o.file == nil && !o.w.opts.Live && o.w.store.keep(o.w.stored, o.written) {
 		kept := bytes.NewBuffer(make([]byte, 0, o.written))
 		o.to = kept
 		err := o.buf.Flush()

@@ -29,7 +29,7 @@ func (g *Graph) mayTwin(s *stage, t *task) bool {
 // ready: all that the stage reads is there, or in a pipelined job on its way.
 func (g *Graph) ready(s *stage) bool {
 	for _, id := range s.spec.Inputs {
-		if in := g.stages[g.byID[id]]; !in.complete() && !(g.spec.Pipelined && in.underWay()) {
+		if in := g.stages[g.byID[id]]; !in.complete() && (!g.spec.Pipelined || !in.underWay()) {
 			return false
 		}
 	}

@@ -508,7 +508,9 @@ type TaskDefinition struct {
 	Outputs uint32 `protobuf:"varint,10,opt,name=outputs,proto3" json:"outputs,omitempty"`
 	// manifests: the task's output is file manifests; send a copy with the
 	// success status if it is small.
-	Manifests     bool `protobuf:"varint,11,opt,name=manifests,proto3" json:"manifests,omitempty"`
+	Manifests bool `protobuf:"varint,11,opt,name=manifests,proto3" json:"manifests,omitempty"`
+	// streamed: the output is read while it is written.
+	Streamed      bool `protobuf:"varint,12,opt,name=streamed,proto3" json:"streamed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -616,6 +618,13 @@ func (x *TaskDefinition) GetOutputs() uint32 {
 func (x *TaskDefinition) GetManifests() bool {
 	if x != nil {
 		return x.Manifests
+	}
+	return false
+}
+
+func (x *TaskDefinition) GetStreamed() bool {
+	if x != nil {
+		return x.Streamed
 	}
 	return false
 }
@@ -877,6 +886,8 @@ type TaskStatus struct {
 	Rejects       []string               `protobuf:"bytes,15,rep,name=rejects,proto3" json:"rejects,omitempty"` // "file:line: why", the first ten
 	StartedUnixMs int64                  `protobuf:"varint,16,opt,name=started_unix_ms,json=startedUnixMs,proto3" json:"started_unix_ms,omitempty"`
 	EndedUnixMs   int64                  `protobuf:"varint,17,opt,name=ended_unix_ms,json=endedUnixMs,proto3" json:"ended_unix_ms,omitempty"`
+	// rows_ready: the running attempt's output is streamed and has rows.
+	RowsReady     bool `protobuf:"varint,18,opt,name=rows_ready,json=rowsReady,proto3" json:"rows_ready,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1028,6 +1039,13 @@ func (x *TaskStatus) GetEndedUnixMs() int64 {
 		return x.EndedUnixMs
 	}
 	return 0
+}
+
+func (x *TaskStatus) GetRowsReady() bool {
+	if x != nil {
+		return x.RowsReady
+	}
+	return false
 }
 
 type ReportStatusRequest struct {
@@ -1669,8 +1687,10 @@ type Ticket struct {
 	ExecutorId    string                 `protobuf:"bytes,7,opt,name=executor_id,json=executorId,proto3" json:"executor_id,omitempty"`
 	ExpiresUnixMs int64                  `protobuf:"varint,8,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"`
 	// Reading is limited to the rows first_row <= n < end_row; both 0 for all.
-	FirstRow      int64 `protobuf:"varint,9,opt,name=first_row,json=firstRow,proto3" json:"first_row,omitempty"`
-	EndRow        int64 `protobuf:"varint,10,opt,name=end_row,json=endRow,proto3" json:"end_row,omitempty"`
+	FirstRow int64 `protobuf:"varint,9,opt,name=first_row,json=firstRow,proto3" json:"first_row,omitempty"`
+	EndRow   int64 `protobuf:"varint,10,opt,name=end_row,json=endRow,proto3" json:"end_row,omitempty"`
+	// follow: an attempt that hasn't begun to write is waited for.
+	Follow        bool `protobuf:"varint,11,opt,name=follow,proto3" json:"follow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1773,6 +1793,13 @@ func (x *Ticket) GetEndRow() int64 {
 		return x.EndRow
 	}
 	return 0
+}
+
+func (x *Ticket) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
 }
 
 type SignedTicket struct {
@@ -2166,7 +2193,8 @@ type JobStatus struct {
 	PlanText        string             `protobuf:"bytes,22,opt,name=plan_text,json=planText,proto3" json:"plan_text,omitempty"` // as EXPLAIN shows it, root on top
 	Rows            int64              `protobuf:"varint,23,opt,name=rows,proto3" json:"rows,omitempty"`
 	Revision        uint64             `protobuf:"varint,24,opt,name=revision,proto3" json:"revision,omitempty"` // grows with each change
-	// waits_for is what the job's commit waits for, in words; only GetJob has it.
+	// waits_for is what the job's commit waits for, in words, which only GetJob has, or
+	// a pipelined job that doesn't have the slots to run all of its tasks at once.
 	WaitsFor      string `protobuf:"bytes,25,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2618,10 +2646,13 @@ func (x *JobError) GetReason() string {
 }
 
 type ResultPartition struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"` // Flight, host:port
-	Ticket        []byte                 `protobuf:"bytes,2,opt,name=ticket,proto3" json:"ticket,omitempty"`
-	Rows          int64                  `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"` // Flight, host:port
+	Ticket  []byte                 `protobuf:"bytes,2,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	Rows    int64                  `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
+	// running: the rows are being written; the stream ends with them, and how many
+	// there are isn't known.
+	Running       bool `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2675,6 +2706,13 @@ func (x *ResultPartition) GetRows() int64 {
 		return x.Rows
 	}
 	return 0
+}
+
+func (x *ResultPartition) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
 }
 
 type CommitReport struct {
@@ -4502,7 +4540,7 @@ const file_firn_proto_rawDesc = "" +
 	"\await_ms\x18\x04 \x01(\rR\x06waitMs\"W\n" +
 	"\x10PollWorkResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12-\n" +
-	"\x05tasks\x18\x02 \x03(\v2\x17.firn.v1.TaskDefinitionR\x05tasks\"\xc9\x02\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x17.firn.v1.TaskDefinitionR\x05tasks\"\xe5\x02\n" +
 	"\x0eTaskDefinition\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12#\n" +
@@ -4516,7 +4554,8 @@ const file_firn_proto_rawDesc = "" +
 	"\ttime_zone\x18\t \x01(\tR\btimeZone\x12\x18\n" +
 	"\aoutputs\x18\n" +
 	" \x01(\rR\aoutputs\x12\x1c\n" +
-	"\tmanifests\x18\v \x01(\bR\tmanifests\"T\n" +
+	"\tmanifests\x18\v \x01(\bR\tmanifests\x12\x1a\n" +
+	"\bstreamed\x18\f \x01(\bR\bstreamed\"T\n" +
 	"\n" +
 	"TaskOutput\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x12\n" +
@@ -4539,7 +4578,7 @@ const file_firn_proto_rawDesc = "" +
 	"\n" +
 	"attempt_id\x18\x03 \x01(\tR\tattemptId\x12\x1f\n" +
 	"\vexecutor_id\x18\x04 \x01(\tR\n" +
-	"executorId\"\x95\x04\n" +
+	"executorId\"\xb4\x04\n" +
 	"\n" +
 	"TaskStatus\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
@@ -4560,7 +4599,9 @@ const file_firn_proto_rawDesc = "" +
 	"\rrejected_rows\x18\x0e \x01(\x03R\frejectedRows\x12\x18\n" +
 	"\arejects\x18\x0f \x03(\tR\arejects\x12&\n" +
 	"\x0fstarted_unix_ms\x18\x10 \x01(\x03R\rstartedUnixMs\x12\"\n" +
-	"\rended_unix_ms\x18\x11 \x01(\x03R\vendedUnixMs\"\x89\x01\n" +
+	"\rended_unix_ms\x18\x11 \x01(\x03R\vendedUnixMs\x12\x1d\n" +
+	"\n" +
+	"rows_ready\x18\x12 \x01(\bR\trowsReady\"\x89\x01\n" +
 	"\x13ReportStatusRequest\x12\x1f\n" +
 	"\vexecutor_id\x18\x01 \x01(\tR\n" +
 	"executorId\x12 \n" +
@@ -4602,7 +4643,7 @@ const file_firn_proto_rawDesc = "" +
 	"\ttime_zone\x18\x02 \x01(\tR\btimeZone\"Q\n" +
 	"\rProbeResponse\x12\x16\n" +
 	"\x06result\x18\x01 \x01(\fR\x06result\x12(\n" +
-	"\x05error\x18\x02 \x01(\v2\x12.firn.v1.TaskErrorR\x05error\"\x99\x02\n" +
+	"\x05error\x18\x02 \x01(\v2\x12.firn.v1.TaskErrorR\x05error\"\xb1\x02\n" +
 	"\x06Ticket\x12\x18\n" +
 	"\apurpose\x18\x01 \x01(\tR\apurpose\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x14\n" +
@@ -4616,7 +4657,8 @@ const file_firn_proto_rawDesc = "" +
 	"\x0fexpires_unix_ms\x18\b \x01(\x03R\rexpiresUnixMs\x12\x1b\n" +
 	"\tfirst_row\x18\t \x01(\x03R\bfirstRow\x12\x17\n" +
 	"\aend_row\x18\n" +
-	" \x01(\x03R\x06endRow\"D\n" +
+	" \x01(\x03R\x06endRow\x12\x16\n" +
+	"\x06follow\x18\v \x01(\bR\x06follow\"D\n" +
 	"\fSignedTicket\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\fR\x06ticket\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\fR\tsignature\"A\n" +
@@ -4700,11 +4742,12 @@ const file_firn_proto_rawDesc = "" +
 	"\x05cause\x18\x04 \x01(\tR\x05cause\x12\x14\n" +
 	"\x05tried\x18\x05 \x01(\tR\x05tried\x12\x12\n" +
 	"\x04hint\x18\x06 \x01(\tR\x04hint\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"W\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"q\n" +
 	"\x0fResultPartition\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x16\n" +
 	"\x06ticket\x18\x02 \x01(\fR\x06ticket\x12\x12\n" +
-	"\x04rows\x18\x03 \x01(\x03R\x04rows\"\xa9\x03\n" +
+	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12\x18\n" +
+	"\arunning\x18\x04 \x01(\bR\arunning\"\xa9\x03\n" +
 	"\fCommitReport\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\tR\x06format\x12\x1c\n" +
