@@ -27,6 +27,9 @@ func WithInput(n, input Node) Node {
 	case *ShuffleRead:
 		c := *n
 		return &c
+	case *External:
+		c := *n
+		return &c
 	default:
 		return n
 	}

@@ -46,7 +46,7 @@ func Decode(b []byte) (Node, error) {
 func wrap(n Node) (*wrapped, error) {
 	var input Node
 	switch in := n.(type) {
-	case *Query, *ShuffleRead:
+	case *Query, *ShuffleRead, *External:
 	case *Exchange, *Write, *Coalesce, *Commit:
 		if input = in.Inputs()[0]; input != nil {
 			n = WithInput(n, nil)
@@ -79,6 +79,8 @@ func unwrap(e *envelope) (Node, error) {
 		n, leaf = &Query{}, true
 	case KindShuffleRead:
 		n, leaf = &ShuffleRead{}, true
+	case KindExternal:
+		n, leaf = &External{}, true
 	case KindExchange:
 		n = &Exchange{}
 	case KindWrite:

@@ -1,6 +1,12 @@
 package plan
 
-import "github.com/firn-project/firn/commit"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/firn-project/firn/commit"
+)
 
 // Plan is what a job is made from: a *Logical or a Node.
 type Plan interface{ isPlan() }
@@ -69,4 +75,16 @@ type Pinned struct {
 	// region and scoped credentials, never anything of the catalog. Empty for
 	// local files.
 	Storage map[string]string
+}
+
+// JobPrefix is the data prefix of a job that writes to the table, a URI that ends in
+// a slash. In Iceberg's object-storage layout a hash stands before it, one for the
+// whole job, so that one prefix still scopes the job's credentials.
+func (p *Pinned) JobPrefix(jobID string) string {
+	prefix := strings.TrimSuffix(p.DataLocation, "/") + "/"
+	if strings.EqualFold(p.Properties["write.object-storage.enabled"], "true") {
+		sum := sha256.Sum256([]byte(jobID))
+		prefix += hex.EncodeToString(sum[:4]) + "/"
+	}
+	return prefix + jobID + "/"
 }

@@ -215,6 +215,14 @@ type WriteContext struct {
 	Storage map[string]string
 }
 
+// External stands for the tasks of another engine, which write data files of their
+// own and hand manifests of them in. It is a leaf, and never runs on an executor.
+type External struct {
+	Context WriteContext
+	// Tasks is how many attempts' manifests count; 0 as long as that isn't fixed.
+	Tasks int
+}
+
 // Coalesce reads all partitions of its input one after the other.
 type Coalesce struct {
 	Input Node
@@ -274,6 +282,7 @@ const (
 	KindCoalesce    = "coalesce"
 	KindCommit      = "commit"
 	KindShuffleRead = "shuffle_read"
+	KindExternal    = "external"
 )
 
 func (*Query) isPlan()       {}
@@ -282,6 +291,7 @@ func (*Write) isPlan()       {}
 func (*Coalesce) isPlan()    {}
 func (*Commit) isPlan()      {}
 func (*ShuffleRead) isPlan() {}
+func (*External) isPlan()    {}
 
 // Kind implements Node.
 func (*Query) Kind() string { return KindQuery }
@@ -301,6 +311,9 @@ func (*Commit) Kind() string { return KindCommit }
 // Kind implements Node.
 func (*ShuffleRead) Kind() string { return KindShuffleRead }
 
+// Kind implements Node.
+func (*External) Kind() string { return KindExternal }
+
 // Inputs implements Node.
 func (*Query) Inputs() []Node { return nil }
 
@@ -318,3 +331,6 @@ func (n *Commit) Inputs() []Node { return []Node{n.Input} }
 
 // Inputs implements Node.
 func (*ShuffleRead) Inputs() []Node { return nil }
+
+// Inputs implements Node.
+func (*External) Inputs() []Node { return nil }

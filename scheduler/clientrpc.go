@@ -161,6 +161,8 @@ func checkClientPlan(n plan.Node, toCommit bool) error {
 		toCommit = false
 	case *plan.ShuffleRead:
 		return errors.New("it reads shuffle output")
+	case *plan.External:
+		return errors.New("it is an external write, which is begun over Flight")
 	case *plan.Query:
 		for _, src := range n.Sources {
 			switch {

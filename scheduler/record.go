@@ -291,6 +291,8 @@ func withTarget(top plan.Node, storage map[string]string, metadata string) plan.
 			n.Target.Storage, n.Target.MetadataLocation = storage, metadata
 		case *plan.Write:
 			n.Context.Storage = storage
+		case *plan.External:
+			n.Context.Storage = storage
 		}
 	})
 }

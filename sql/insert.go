@@ -3,8 +3,6 @@ package sql
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -318,7 +316,7 @@ func (t *target) fits(src *source, in *Insert, b *bound, i, k int) error {
 // plan puts the write and the commit over a query. few says that its rows are so
 // few that one writer takes them all.
 func (t *target) plan(q *plan.Query, few bool, opts BindOptions) plan.Node {
-	layout := plan.Layout{Format: cmp.Or(t.pinned.Format, "iceberg"), SchemaJSON: t.pinned.SchemaJSON, SpecJSON: t.pinned.SpecJSON}
+	layout := t.context("").Layout
 	var node plan.Node = q
 	var bytes int64
 	for _, s := range q.Sources {
@@ -342,25 +340,33 @@ func (t *target) plan(q *plan.Query, few bool, opts BindOptions) plan.Node {
 	case !t.partitioned && !q.Parallel && bytes > spreadBytes:
 		node = &plan.Exchange{Input: q, How: plan.ExchangeRoundRobin, Partitions: opts.Slots}
 	}
-	prefix := t.prefix(opts.JobID)
+	prefix := t.pinned.JobPrefix(opts.JobID)
 	return &plan.Commit{
-		Input: &plan.Write{Input: node, Context: plan.WriteContext{
-			Table: t.pinned.Name, TableUUID: t.pinned.UUID, FormatVersion: t.pinned.FormatVersion, Layout: layout,
-			SortOrderJSON: t.pinned.SortOrderJSON, Properties: t.pinned.Properties, Prefix: prefix,
-			TargetFileSize: t.fileSize, Storage: t.pinned.Storage,
-		}},
+		Input:  &plan.Write{Input: node, Context: t.context(prefix)},
 		Target: t.pinned, Branch: commit.MainBranch, Operation: commit.OperationAppend, Prefix: prefix,
 	}
 }
 
-// prefix is the job's data prefix. In Iceberg's object-storage layout a hash
-// stands before it, one for the whole job, so that one prefix still scopes the
-// job's credentials.
-func (t *target) prefix(jobID string) string {
-	p := strings.TrimSuffix(t.pinned.DataLocation, "/") + "/"
-	if strings.EqualFold(t.pinned.Properties["write.object-storage.enabled"], "true") {
-		sum := sha256.Sum256([]byte(jobID))
-		p += hex.EncodeToString(sum[:4]) + "/"
+// External is the plan of a write whose files others write: it refuses a table that
+// an INSERT would be refused, too.
+func External(p plan.Pinned, jobID string) (*plan.Commit, error) {
+	t, err := readTarget(p)
+	if err != nil {
+		return nil, err
 	}
-	return p + jobID + "/"
+	prefix := p.JobPrefix(jobID)
+	return &plan.Commit{
+		Input:  &plan.External{Context: t.context(prefix)},
+		Target: p, Branch: commit.MainBranch, Operation: commit.OperationAppend, Prefix: prefix,
+	}, nil
+}
+
+// context is what it takes to write below the prefix.
+func (t *target) context(prefix string) plan.WriteContext {
+	return plan.WriteContext{
+		Table: t.pinned.Name, TableUUID: t.pinned.UUID, FormatVersion: t.pinned.FormatVersion,
+		Layout:        plan.Layout{Format: cmp.Or(t.pinned.Format, "iceberg"), SchemaJSON: t.pinned.SchemaJSON, SpecJSON: t.pinned.SpecJSON},
+		SortOrderJSON: t.pinned.SortOrderJSON, Properties: t.pinned.Properties, Prefix: prefix,
+		TargetFileSize: t.fileSize, Storage: t.pinned.Storage,
+	}
 }

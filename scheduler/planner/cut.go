@@ -92,6 +92,8 @@ func (j *Job) walk(n plan.Node) (part, error) {
 		// rely on, so only a row-wise query gives each output partition the same
 		// rows each time.
 		return part{top: n, tasks: tasks, deterministic: n.Deterministic && n.Parallel}, nil
+	case *plan.External:
+		return part{top: n, tasks: n.Tasks, manifests: true}, nil
 	case *plan.Exchange:
 		p, err := j.walk(n.Input)
 		if err != nil {

@@ -101,6 +101,8 @@ func describe(n plan.Node) string {
 			s += fmt.Sprintf(", files of about %d MiB", max(1, n.Context.TargetFileSize>>20))
 		}
 		return s
+	case *plan.External:
+		return "files of others for " + n.Context.Table.String()
 	case *plan.Coalesce:
 		if n.Limit != nil {
 			return fmt.Sprintf("coalesce, limit %d", *n.Limit)

@@ -63,6 +63,15 @@ func (j *Job) Commit() *plan.Commit {
 	return c
 }
 
+// WithTasks is the job of an external write whose attempts are known: its only stage
+// has that many tasks.
+func (j *Job) WithTasks(n int) *Job {
+	own := *j
+	own.Stages = slices.Clone(j.Stages)
+	own.Stages[len(own.Stages)-1].Tasks = n
+	return &own
+}
+
 // Spec is the job as the graph sees it.
 func (j *Job) Spec() graph.Spec {
 	spec := graph.Spec{

@@ -184,6 +184,11 @@ func checkShape(n plan.Node, jobID string) error {
 				return refuse("the query's partitions belong to source %d of %d", n.Partitioned, len(n.Sources))
 			}
 			return nil
+		case *plan.External:
+			if n.Tasks < 0 || n.Tasks > maxExternal {
+				return refuse("an external write has %d tasks; 0 to %d can be had", n.Tasks, maxExternal)
+			}
+			return nil
 		case *plan.Exchange:
 			if n.Partitions < 1 || n.Partitions > maxPartitions {
 				return refuse("an exchange has %d partitions; 1 to %d can be had", n.Partitions, maxPartitions)
@@ -209,6 +214,9 @@ func checkShape(n plan.Node, jobID string) error {
 // maxPartitions bounds the output partitions of a task: each is a file.
 const maxPartitions = 10000
 
+// maxExternal bounds the attempts of an external write that are committed.
+const maxExternal = 1 << 20
+
 // input is a node's only input, or nil for a leaf. A typed nil counts as none.
 func input(n plan.Node) plan.Node {
 	ins := n.Inputs()
@@ -221,7 +229,7 @@ func input(n plan.Node) plan.Node {
 // givesManifests says whether a node's output is file manifests.
 func givesManifests(n plan.Node) bool {
 	switch n := n.(type) {
-	case *plan.Write:
+	case *plan.Write, *plan.External:
 		return true
 	case *plan.Coalesce:
 		return givesManifests(n.Input)

@@ -12,6 +12,9 @@ import (
 // executor can't have the scheduler ask STS without end.
 const sparing = time.Second
 
+// KeysOfWrite is the name of the keys of an external write.
+const KeysOfWrite = "external"
+
 // Job are the keys of one job. It is safe for concurrent use.
 type Job struct {
 	minter      Minter

@@ -68,6 +68,9 @@ func Scope(ctx context.Context, m Minter, top plan.Node) (scoped plan.Node, job 
 			w := &n.Context
 			w.Storage = add(w.Storage, fmt.Sprintf("w%d", writes), Store{Table: w.Table}, objstore.Scope{Write: w.Prefix})
 			writes++
+		case *plan.External:
+			w := &n.Context
+			w.Storage = add(w.Storage, KeysOfWrite, Store{Table: w.Table}, objstore.Scope{Write: w.Prefix})
 		case *plan.Query:
 			n.Sources = slices.Clone(n.Sources)
 			for i := range n.Sources {
