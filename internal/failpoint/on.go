@@ -23,7 +23,7 @@ var armed, left = func() (Point, *atomic.Int64) {
 		}
 		left.Store(v)
 	}
-	if name != "" && !slices.Contains(Scheduler, Point(name)) && !slices.Contains(Executor, Point(name)) {
+	if name != "" && !slices.Contains(slices.Concat(Scheduler, Writes), Point(name)) && !slices.Contains(Executor, Point(name)) {
 		panic("FIRN_FAILPOINT: no point " + strconv.Quote(name))
 	}
 	return Point(name), left

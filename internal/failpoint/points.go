@@ -25,6 +25,11 @@ const (
 	BeforeDeleting Point = "scheduler/before-deleting" // files that go aren't on record
 	AfterDeleting  Point = "scheduler/after-deleting"
 	AfterDelete    Point = "scheduler/after-delete" // one of them is gone
+
+	BeforeHandIn    Point = "scheduler/before-hand-in" // the manifest of an external write isn't on record
+	AfterHandIn     Point = "scheduler/after-hand-in"
+	BeforeWriteSeal Point = "scheduler/before-write-seal" // an external write isn't sealed
+	AfterWriteSeal  Point = "scheduler/after-write-seal"  // it is, and nothing was done about it
 )
 
 // Points of an executor.
@@ -44,5 +49,7 @@ var (
 		BeforeSend, AfterSend, BeforeOutcome, AfterOutcome, BeforeEnd, AfterEnd, BeforeFree, AfterFree,
 		BeforeDeleting, AfterDeleting, AfterDelete,
 	}
+	// Writes are those that a scheduler gets to only with an external write.
+	Writes   = []Point{BeforeHandIn, AfterHandIn, BeforeWriteSeal, AfterWriteSeal}
 	Executor = []Point{BeforeClose, AfterClose, AfterWritten, BeforeReport, AfterReport}
 )

@@ -25,6 +25,9 @@ func putJob(ctx context.Context, tx *sql.Tx, r Job) error {
 	if err == nil && !r.Ended.IsZero() && r.Table != "" {
 		err = dueForSweeps(ctx, tx, r.ID)
 	}
+	if err == nil && !r.Ended.IsZero() {
+		err = forgetHandedIn(ctx, tx, r.ID)
+	}
 	return err
 }
 

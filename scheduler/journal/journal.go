@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/scheduler/writes/lifecycle"
 )
 
 // ErrNotFound is wrapped when there is no record of that name.
@@ -147,6 +148,20 @@ type Journal interface {
 	// Sends lists the send records that name a token, in the order of sending.
 	Sends(ctx context.Context, t commit.Token) ([]Send, error)
 
+	// StepWrite applies an event to the record of an external write, by
+	// lifecycle.Step, and records what it comes to. The look at the record and the
+	// change are one transaction. body is that of a manifest which is handed in;
+	// it is durable when the verdict is lifecycle.Kept.
+	StepWrite(ctx context.Context, jobID string, ev lifecycle.Event, body []byte) (lifecycle.State, lifecycle.Answer, error)
+	// WriteState reads the record of an external write.
+	WriteState(ctx context.Context, jobID string) (lifecycle.State, error)
+	// OpenWrites lists the external writes that are open and whose jobs run.
+	OpenWrites(ctx context.Context) ([]lifecycle.State, error)
+	// WriteManifests lists the manifests that were handed in for a write whose job
+	// hasn't ended, by attempt; WriteManifest reads one.
+	WriteManifests(ctx context.Context, jobID string) ([]lifecycle.Manifest, error)
+	WriteManifest(ctx context.Context, jobID, attempt string) ([]byte, error)
+
 	// Prune forgets the jobs that ended before a time, with everything of them,
 	// except those whose unit waits to be driven and those whose files weren't
 	// swept for the last time. It returns how many. A send record that was written at
@@ -188,11 +203,13 @@ type Batch struct {
 	// Uploads are those that were opened, Freed the ids of those that are gone.
 	Uploads []Upload
 	Freed   []string
+	// Writes are external writes that were begun.
+	Writes []lifecycle.State
 }
 
 // Empty says whether there is nothing to write.
 func (b *Batch) Empty() bool {
-	return len(b.Jobs)+len(b.Plans)+len(b.Origins)+len(b.Gone)+len(b.Executors)+len(b.Started)+len(b.Accepted)+len(b.Ended)+len(b.Uploads)+len(b.Freed) == 0
+	return len(b.Jobs)+len(b.Plans)+len(b.Origins)+len(b.Gone)+len(b.Executors)+len(b.Started)+len(b.Accepted)+len(b.Ended)+len(b.Uploads)+len(b.Freed)+len(b.Writes) == 0
 }
 
 // Add appends another batch. What it writes comes after what b writes, except
@@ -210,6 +227,7 @@ func (b *Batch) Add(o Batch) {
 	b.Ended = append(b.Ended, o.Ended...)
 	b.Uploads = append(b.Uploads, o.Uploads...)
 	b.Freed = append(b.Freed, o.Freed...)
+	b.Writes = append(b.Writes, o.Writes...)
 }
 
 // Plan is the bound plan of a job. Its bytes are the scheduler's own; they hold

@@ -82,14 +82,7 @@ func (j *SQLite) Manifest(ctx context.Context, jobID string) ([]byte, error) {
 	case err != nil || file == "":
 		return body, problem("read manifest of", jobID, err)
 	}
-	path := filepath.Join(j.dir, manifestDir, file)
-	if body, err = os.ReadFile(path); err != nil {
-		return nil, problem("read manifest", path, err)
-	}
-	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:])+".arrow" != file {
-		return nil, problem("read manifest", path, errors.New("its content isn't what was sealed"))
-	}
-	return body, nil
+	return j.readKept(file)
 }
 
 // sweep removes manifests that no row names: a process ended between the two.
@@ -103,7 +96,7 @@ func (j *SQLite) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows, err := j.db.QueryContext(ctx, `SELECT file FROM manifests WHERE file <> ''`)
+	rows, err := j.db.QueryContext(ctx, `SELECT file FROM manifests WHERE file <> '' UNION SELECT file FROM write_manifests WHERE file <> ''`)
 	named, err := list(rows, err, "manifests", func(s scanner) (f string, err error) { return f, s.Scan(&f) })
 	if err != nil {
 		return err

@@ -49,6 +49,8 @@ var prune = []string{
 	`DELETE FROM attempts WHERE job_id IN (SELECT id FROM pruned)`,
 	`DELETE FROM plans WHERE job_id IN (SELECT id FROM pruned)`,
 	`DELETE FROM submissions WHERE job_id IN (SELECT id FROM pruned)`,
+	`DELETE FROM writes WHERE job_id IN (SELECT id FROM pruned)`,
+	`DELETE FROM write_manifests WHERE job_id IN (SELECT id FROM pruned)`,
 	`DELETE FROM deletions WHERE job_id IN (SELECT id FROM pruned)`,
 	`DELETE FROM jobs WHERE id IN (SELECT id FROM pruned)`,
 	`DELETE FROM sent_tokens WHERE token NOT IN (SELECT token FROM units)

@@ -11,7 +11,7 @@ import (
 
 // schemaVersion is kept in the file (PRAGMA user_version). A journal of a later
 // version is refused, one of an earlier version migrated.
-const schemaVersion = 6
+const schemaVersion = 7
 
 // migrations[n] makes version n+1 from version n, in one transaction with the
 // number.
@@ -103,6 +103,16 @@ CREATE TABLE stripped (
 CREATE TABLE uploads (
 	id TEXT PRIMARY KEY, attempt TEXT NOT NULL, executor TEXT NOT NULL, incarnation TEXT NOT NULL, columns BLOB NOT NULL, expires_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+`, `
+CREATE TABLE writes (
+	job_id TEXT PRIMARY KEY, phase TEXT NOT NULL, ttl_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, max_expires_ms INTEGER NOT NULL,
+	manifests INTEGER NOT NULL DEFAULT 0, files INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0,
+	handles BLOB NOT NULL DEFAULT x'', digest TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
+CREATE TABLE write_manifests (
+	job_id TEXT NOT NULL, attempt TEXT NOT NULL, digest TEXT NOT NULL, files INTEGER NOT NULL, row_count INTEGER NOT NULL, size INTEGER NOT NULL,
+	bytes INTEGER NOT NULL, body BLOB NOT NULL, file TEXT NOT NULL, PRIMARY KEY (job_id, attempt)
+) STRICT;
 `}
 
 // migrate brings the schema up to date, finds out whether the file is the one

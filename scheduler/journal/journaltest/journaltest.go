@@ -24,12 +24,14 @@ func Run(t *testing.T, shared bool, fresh func(t *testing.T) Opener) {
 		"Seal": testSeal, "LargeManifest": testLargeManifest, "Origin": testOrigin, "Batch": testBatch, "BatchIsAtomic": testBatchIsAtomic,
 		"Executors": testExecutors, "Deleting": testDeleting, "Sweeps": testSweeps, "Prune": testPrune, "Parallel": testParallel,
 		"Stripped": testStripped, "Uploads": testUploads,
+		"Writes": testWrites, "WriteHasOneSeal": testWriteHasOneSeal, "WriteEndsWithItsJob": testWriteEndsWithItsJob,
 	} {
 		t.Run(name, func(t *testing.T) { f(t, open(t, fresh(t))) })
 	}
 	t.Run("Drop", func(t *testing.T) { testDrop(t, func(t *testing.T) journal.Journal { return open(t, fresh(t)) }) })
 	if shared {
 		t.Run("TakenOver", func(t *testing.T) { testTakenOver(t, fresh(t)) })
+		t.Run("WriteTakenOver", func(t *testing.T) { testWriteTakenOver(t, fresh(t)) })
 		t.Run("BuildsOfAnEarlierEpoch", func(t *testing.T) { testEarlierBuilds(t, fresh(t)) })
 	}
 }

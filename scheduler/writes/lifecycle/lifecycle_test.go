@@ -76,19 +76,23 @@ func TestTraces(t *testing.T) {
 	}{
 		"a commit comes again with more": {
 			append(slices.Clone(both), at{seal("a"), lifecycle.NowSealed}, at{seal("a", "b"), lifecycle.OtherHandles}, at{seal("a"), lifecycle.Joined}),
-			lifecycle.Sealed, []string{"a"},
+			lifecycle.Sealed,
+			[]string{"a"},
 		},
 		"two commits, the smaller first": {
 			append(slices.Clone(both), at{seal("a"), lifecycle.NowSealed}, at{seal("b", "a"), lifecycle.OtherHandles}),
-			lifecycle.Sealed, []string{"a"},
+			lifecycle.Sealed,
+			[]string{"a"},
 		},
 		"two commits, the larger first": {
 			append(slices.Clone(both), at{seal("b", "a"), lifecycle.NowSealed}, at{seal("a"), lifecycle.OtherHandles}, at{seal("a", "b", "a"), lifecycle.Joined}),
-			lifecycle.Sealed, []string{"a", "b"},
+			lifecycle.Sealed,
+			[]string{"a", "b"},
 		},
 		"abort after commit": {
 			append(slices.Clone(both), at{seal("a"), lifecycle.NowSealed}, at{lifecycle.Abort{}, lifecycle.NotOpen}),
-			lifecycle.Sealed, []string{"a"},
+			lifecycle.Sealed,
+			[]string{"a"},
 		},
 		"commit after abort": {
 			append(slices.Clone(both), at{lifecycle.Abort{}, lifecycle.NowEnded}, at{seal("a"), lifecycle.NotOpen}, at{lifecycle.Abort{}, lifecycle.NotOpen}),
@@ -96,7 +100,8 @@ func TestTraces(t *testing.T) {
 		},
 		"expiry after commit": {
 			append(slices.Clone(both), at{seal("a", "b"), lifecycle.NowSealed}, at{late, lifecycle.NotOpen}),
-			lifecycle.Sealed, []string{"a", "b"},
+			lifecycle.Sealed,
+			[]string{"a", "b"},
 		},
 		"commit after expiry": {
 			append(slices.Clone(both), at{late, lifecycle.NowEnded}, at{seal("a"), lifecycle.NotOpen}, at{put("c"), lifecycle.NotOpen}),
@@ -112,11 +117,13 @@ func TestTraces(t *testing.T) {
 		},
 		"a commit that is late but before the expiry": {
 			[]at{{put("a"), lifecycle.Kept}, {seal("a"), lifecycle.NowSealed}, {late, lifecycle.NotOpen}},
-			lifecycle.Sealed, []string{"a"},
+			lifecycle.Sealed,
+			[]string{"a"},
 		},
 		"a manifest comes again": {
 			[]at{{put("a"), lifecycle.Kept}, {put("a"), lifecycle.Known}, {lifecycle.Put{Manifest: manifest("a", "b")}, lifecycle.OtherContent}, {seal("a"), lifecycle.NowSealed}, {put("a"), lifecycle.NotOpen}, {put("b"), lifecycle.NotOpen}},
-			lifecycle.Sealed, []string{"a"},
+			lifecycle.Sealed,
+			[]string{"a"},
 		},
 		"handles that are void": {
 			[]at{
