@@ -258,6 +258,16 @@ const (
 	CodeManifestRefused Code = "FIRN-6043"
 	// CodeHandleVoid: handle is void.
 	CodeHandleVoid Code = "FIRN-6044"
+	// CodeFrameNotFound: cached frame not found.
+	CodeFrameNotFound Code = "FIRN-6070"
+	// CodeFrameNotBuilt: cached frame not built yet.
+	CodeFrameNotBuilt Code = "FIRN-6071"
+	// CodeFrameLimit: limit of cached frames reached.
+	CodeFrameLimit Code = "FIRN-6072"
+	// CodeFrameLost: cached frame can't be built again.
+	CodeFrameLost Code = "FIRN-6073"
+	// CodeFrameQuery: query can't be cached.
+	CodeFrameQuery Code = "FIRN-6074"
 	// CodeUnreachable: scheduler not reached.
 	CodeUnreachable Code = "FIRN-7001"
 	// CodeProtocol: answer not understood.
@@ -420,6 +430,11 @@ var codeInfos = map[Code]CodeInfo{
 	CodeTooManyWrites:           {Code: CodeTooManyWrites, Kind: "failed", Title: "too many open writes", Cause: "As many writes are open as the scheduler allows, in all or for this principal.", Hint: "Commit or abort some, wait until abandoned ones expire, or raise writes.max_open."},
 	CodeManifestRefused:         {Code: CodeManifestRefused, Kind: "invalid", Title: "manifest handed in refused", Cause: "A manifest, or a file that it names, breaks a rule of the open write protocol, is over one of its limits, or differs from what the same attempt has handed in before.", Hint: "The message names the file and the rule. Nothing was handed in; run the task again under a new attempt id."},
 	CodeHandleVoid:              {Code: CodeHandleVoid, Kind: "invalid", Title: "handle is void", Cause: "A handle isn't one that this scheduler gave out for this write.", Hint: "Nothing was sealed. Collect the handles of this write's attempts and commit them again."},
+	CodeFrameNotFound:           {Code: CodeFrameNotFound, Kind: "not_found", Title: "cached frame not found", Cause: "No cached frame of that id is known to you: it was released, has expired, or never was.", Hint: "`firn cache list` shows those there are; cache the query again."},
+	CodeFrameNotBuilt:           {Code: CodeFrameNotBuilt, Kind: "failed", Title: "cached frame not built yet", Cause: "The job that builds the frame hasn't ended.", Hint: "Wait for that job to succeed."},
+	CodeFrameLimit:              {Code: CodeFrameLimit, Kind: "invalid", Title: "limit of cached frames reached", Cause: "One principal's cached frames may be so many, and so large, together.", Hint: "Release a frame with `firn cache release ID`, or have `cache.frames` or `cache.bytes` raised in the scheduler's file."},
+	CodeFrameLost:               {Code: CodeFrameLost, Kind: "failed", Title: "cached frame can't be built again", Cause: "Pieces of a cached frame were lost with their executor, and what they were made from can't be read as it was.", Hint: "Send the statement again once the cause is gone, or release the frame and cache the query again."},
+	CodeFrameQuery:              {Code: CodeFrameQuery, Kind: "invalid", Title: "query can't be cached", Cause: "A cached frame must be readable by name and column, and it must be possible to build it again.", Hint: "See the cause."},
 	CodeUnreachable:             {Code: CodeUnreachable, Kind: "failed", Title: "scheduler not reached", Cause: "No scheduler answers at the address, or the connection to it broke.", Hint: "Check the address and that the scheduler runs. Jobs that were already submitted go on."},
 	CodeProtocol:                {Code: CodeProtocol, Kind: "failed", Title: "answer not understood", Cause: "The other side answered something that this version doesn't understand.", Hint: "Use one version of Firn everywhere; `firn version` shows it."},
 	CodeBadCall:                 {Code: CodeBadCall, Kind: "invalid", Title: "request not complete", Cause: "A call of the Go client or a pipeline lacks something or holds something that can't be.", Hint: "The message says what."},

@@ -1,0 +1,150 @@
+package cached
+
+import "time"
+
+// Event is something that happened to cached frames.
+type Event interface{ isEvent() }
+
+// Reserve begins a frame: a job is about to build it for the first time. The answer
+// is Granted or Refused.
+type Reserve struct {
+	Frame, Owner string
+	// Build is the job that builds it.
+	Build string
+	// TTL is how long the frame is kept without being used; 0 for the default.
+	TTL time.Duration
+	// Again: the job was admitted by an earlier process, so limits don't count.
+	Again bool
+}
+
+// Use gives a user, which is a job or another frame, the right to read a frame until
+// it is Done. The answer is Granted or Refused.
+type Use struct {
+	Frame, Owner, User string
+	// Again: the user had the right in an earlier process, and keeps it as long as
+	// the frame is there.
+	Again bool
+}
+
+// Want asks for a piece of a frame that the user may read. It is answered by Give or
+// Deny, at once or after a build. A user that wants a piece of a frame that doesn't
+// repeat again doesn't use any of those it was given before.
+type Want struct {
+	Frame, User string
+	// Piece is one of so many (Of) as the user was planned for.
+	Piece, Of int
+}
+
+// Unwant takes a Want back that wasn't answered yet.
+type Unwant struct {
+	Frame, User string
+	Piece       int
+}
+
+// Done says that a user reads nothing any more.
+type Done struct{ User string }
+
+// Building says which job carries out a StartBuild.
+type Building struct{ Frame, Build string }
+
+// Built says that a build has succeeded. Pieces are all of the frame's, those that
+// the build was told to keep included.
+type Built struct {
+	Frame, Build string
+	Pieces       []Piece
+	// Repeats: a task that runs again gives the same rows in the same order.
+	Repeats bool
+}
+
+// BuildFailed says that a build hasn't succeeded.
+type BuildFailed struct {
+	Frame, Build string
+	Err          error
+}
+
+// PieceLost says that a piece couldn't be read.
+type PieceLost struct{ Frame, Attempt string }
+
+// ExecutorLost says that an executor is gone, with all pieces on it.
+type ExecutorLost struct{ Executor string }
+
+// Release ends a frame. The answer is Granted or Refused.
+type Release struct{ Frame, Owner string }
+
+// Tick lets the machine look at the time.
+type Tick struct{}
+
+func (Reserve) isEvent()      {}
+func (Use) isEvent()          {}
+func (Want) isEvent()         {}
+func (Unwant) isEvent()       {}
+func (Done) isEvent()         {}
+func (Building) isEvent()     {}
+func (Built) isEvent()        {}
+func (BuildFailed) isEvent()  {}
+func (PieceLost) isEvent()    {}
+func (ExecutorLost) isEvent() {}
+func (Release) isEvent()      {}
+func (Tick) isEvent()         {}
+
+// Action is what the event loop must do next.
+type Action interface{ isAction() }
+
+// Granted answers Reserve, Use and Release.
+type Granted struct{}
+
+// Refused answers them too, with the reason.
+type Refused struct{ Err error }
+
+// StartBuild asks for a job that builds the lost pieces of a frame, and keeps the
+// others. Building tells which job that is.
+type StartBuild struct {
+	Frame string
+	// Kept are the pieces that stay, by number; a frame that doesn't repeat keeps
+	// none.
+	Kept map[int]Piece
+}
+
+// StopBuild asks to cancel a job that builds a frame for nobody any more. What
+// becomes of it changes nothing.
+type StopBuild struct{ Build string }
+
+// Give answers a Want.
+type Give struct {
+	Frame, User string
+	Number      int
+	Piece       Piece
+}
+
+// Deny says that a user won't get what it wants of a frame.
+type Deny struct {
+	Frame, User string
+	Err         error
+}
+
+// FreeBuild asks to remove what a build left on executors. It comes once for each
+// build, and nobody reads anything of it.
+type FreeBuild struct{ Build string }
+
+// Keep asks to write what is now known of a frame to the journal; see Record.
+type Keep struct{ Frame string }
+
+// Renew asks to write until when a frame is kept.
+type Renew struct {
+	Frame   string
+	Expires time.Time
+}
+
+// Forget asks to take a frame out of the journal.
+type Forget struct{ Frame string }
+
+func (Granted) isAction()    {}
+func (Refused) isAction()    {}
+func (StartBuild) isAction() {}
+func (StopBuild) isAction()  {}
+func (Give) isAction()       {}
+func (Deny) isAction()       {}
+func (FreeBuild) isAction()  {}
+func (Keep) isAction()       {}
+func (Renew) isAction()      {}
+func (Forget) isAction()     {}
