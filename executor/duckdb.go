@@ -19,8 +19,8 @@ import (
 type duckDB struct {
 	*engine.Engine
 	dir string
-	// uploads is the running task's way to spooled streams.
-	uploads func(context.Context, plan.Upload) (Batches, error)
+	// kept is the running task's way to what executors keep.
+	kept func(context.Context, []plan.ShuffleLocation) (Batches, error)
 }
 
 // newDuckDB makes the engine of a slot. Half of the slot's memory is DuckDB's:
@@ -29,7 +29,7 @@ func newDuckDB(cfg EngineConfig) (Engine, error) {
 	d := &duckDB{dir: cfg.Dir}
 	e, err := engine.New(engine.Config{
 		Dir: cfg.Dir, Memory: cfg.Memory / 2, LocalAllow: cfg.LocalAllow, MaxStage: cfg.ObjectCache,
-		OpenUpload: d.openUpload,
+		OpenKept: d.openKept,
 	})
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func newDuckDB(cfg EngineConfig) (Engine, error) {
 
 // Query implements Engine.
 func (d *duckDB) Query(ctx context.Context, q *plan.Query, t TaskInfo) (Rows, error) {
-	d.uploads = t.Uploads
+	d.kept = t.Kept
 	s, err := d.RunQuery(ctx, q, engine.TaskInfo{Attempt: t.Attempt, Now: t.Now, TimeZone: t.TimeZone, Stores: t.Stores})
 	if err != nil {
 		return nil, err
@@ -67,22 +67,22 @@ func (r duckRows) Close() error {
 	return nil
 }
 
-func (d *duckDB) openUpload(ctx context.Context, u *plan.Upload) (array.RecordReader, error) {
-	if d.uploads == nil {
-		return nil, errors.New("the task has no way to uploads")
+func (d *duckDB) openKept(ctx context.Context, locations []plan.ShuffleLocation) (array.RecordReader, error) {
+	if d.kept == nil {
+		return nil, errors.New("the task has no way to what executors keep")
 	}
-	in, err := d.uploads(ctx, *u)
+	in, err := d.kept(ctx, locations)
 	if err != nil {
 		return nil, err
 	}
-	r := &uploadReader{ctx: ctx, in: in, mem: mallocator.NewMallocator()}
+	r := &keptReader{ctx: ctx, in: in, mem: mallocator.NewMallocator()}
 	r.refs.Store(1)
 	return r, nil
 }
 
-// uploadReader hands a stream to DuckDB, which reads buffers in place: what it
+// keptReader hands a stream to DuckDB, which reads buffers in place: what it
 // gets are copies in C memory.
-type uploadReader struct {
+type keptReader struct {
 	ctx   context.Context //nolint:containedctx // the interface has none
 	in    Batches
 	mem   *mallocator.Mallocator
@@ -91,9 +91,9 @@ type uploadReader struct {
 	err   error
 }
 
-func (r *uploadReader) Retain() { r.refs.Add(1) }
+func (r *keptReader) Retain() { r.refs.Add(1) }
 
-func (r *uploadReader) Release() {
+func (r *keptReader) Release() {
 	if r.refs.Add(-1) == 0 {
 		r.drop()
 		if err := r.in.Close(); r.err == nil {
@@ -102,20 +102,20 @@ func (r *uploadReader) Release() {
 	}
 }
 
-func (r *uploadReader) drop() {
+func (r *keptReader) drop() {
 	if r.batch != nil {
 		r.batch.Release()
 		r.batch = nil
 	}
 }
 
-func (r *uploadReader) Schema() *arrow.Schema          { return r.in.Schema() }
-func (r *uploadReader) RecordBatch() arrow.RecordBatch { return r.batch }
-func (r *uploadReader) Record() arrow.RecordBatch      { return r.batch }
-func (r *uploadReader) Err() error                     { return r.err }
+func (r *keptReader) Schema() *arrow.Schema          { return r.in.Schema() }
+func (r *keptReader) RecordBatch() arrow.RecordBatch { return r.batch }
+func (r *keptReader) Record() arrow.RecordBatch      { return r.batch }
+func (r *keptReader) Err() error                     { return r.err }
 
 // Next implements array.RecordReader.
-func (r *uploadReader) Next() bool {
+func (r *keptReader) Next() bool {
 	r.drop()
 	if r.err != nil {
 		return false
@@ -132,7 +132,7 @@ func (r *uploadReader) Next() bool {
 	return err == nil
 }
 
-func (r *uploadReader) copy(b arrow.RecordBatch) (arrow.RecordBatch, error) {
+func (r *keptReader) copy(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 	cols := make([]arrow.Array, 0, b.NumCols())
 	defer func() {
 		for _, c := range cols {

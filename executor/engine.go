@@ -27,8 +27,9 @@ type TaskInfo struct {
 	// Now and TimeZone are those of the job.
 	Now      time.Time
 	TimeZone string
-	// Uploads opens what a client has spooled on an executor.
-	Uploads func(ctx context.Context, u plan.Upload) (Batches, error)
+	// Kept opens what executors keep of uploads and cached frames, one location
+	// after the other.
+	Kept func(ctx context.Context, locations []plan.ShuffleLocation) (Batches, error)
 	// Stores reaches the objects of a source by its settings.
 	Stores func(storage map[string]string) objstore.Store
 }

@@ -227,7 +227,7 @@ func (e *engine) Query(_ context.Context, q *plan.Query, t executor.TaskInfo) (e
 			return nil, err
 		}
 	case "upload":
-		in, err := t.Uploads(context.Background(), *q.Sources[0].Upload)
+		in, err := t.Kept(context.Background(), []plan.ShuffleLocation{q.Sources[0].Upload.Location})
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ func (r *task) open(ctx context.Context, n plan.Node) (Batches, error) {
 		}
 		rows, err := engine.Query(ctx, n, TaskInfo{
 			Attempt: r.def.GetAttemptId(), Now: time.UnixMicro(r.def.GetNowUnixUs()).UTC(), TimeZone: r.def.GetTimeZone(),
-			Uploads: r.e.openUpload, Stores: r.stores,
+			Kept: r.e.openKept, Stores: r.stores,
 		})
 		if err != nil {
 			return nil, err
@@ -85,9 +85,9 @@ func (e *Executor) openShuffle(ctx context.Context, locations []plan.ShuffleLoca
 	return &shuffleRows{Reader: rd, schema: schema, status: status}, nil
 }
 
-// openUpload reads what a client spooled.
-func (e *Executor) openUpload(ctx context.Context, u plan.Upload) (Batches, error) {
-	return e.openShuffle(ctx, []plan.ShuffleLocation{u.Location}, nil)
+// openKept reads what executors keep beyond a job.
+func (e *Executor) openKept(ctx context.Context, locations []plan.ShuffleLocation) (Batches, error) {
+	return e.openShuffle(ctx, locations, nil)
 }
 
 func (s *shuffleRows) Schema() *arrow.Schema { return s.schema }

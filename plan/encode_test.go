@@ -20,6 +20,7 @@ func nodes() map[string]plan.Node {
 			Files:   []plan.SourceFile{{Path: "/in/ü.parquet", Size: 1 << 40, Rows: -1, RowGroups: []plan.RowGroup{{Rows: 7, Bytes: 9}}, First: 1, End: 5, PositionDeletes: []string{"d"}, EqualityDeletes: []plan.EqualityDelete{{Path: "e", FieldIDs: []int{1}}}}},
 			Options: map[string]string{"hive_partitioning": "true"}, Table: commit.TableName{Catalog: "lake", Namespace: []string{"a", "b"}, Name: "t"},
 			Upload: &plan.Upload{ID: "u", Executor: "x", Location: plan.ShuffleLocation{Job: "u", Ticket: []byte{0, 255}}},
+			Frame:  &plan.Frame{ID: "f", Pieces: 3, Repeats: true, Rows: 1, Bytes: 2, Locations: []plan.ShuffleLocation{{Job: "j", Frame: "f"}}},
 		}},
 		Parallel: true, Why: "row-wise", Partitions: [][]plan.SourceFile{{{Path: "p"}}, {}}, RejectLimit: 3, Deterministic: true,
 	}

@@ -63,12 +63,21 @@ const (
 	// SourceUpload is a stream of Arrow batches that a client put on an
 	// executor.
 	SourceUpload SourceKind = "upload"
+	// SourceFrame is a cached frame: the rows of an earlier query, which executors
+	// keep.
+	SourceFrame SourceKind = "frame"
 )
+
+// Known says whether the scheduler knows all of such a source without a look at
+// files.
+func (k SourceKind) Known() bool {
+	return k == SourceTable || k == SourceUpload || k == SourceFrame
+}
 
 // Source is one input of a query, visible to its SQL as a view.
 type Source struct {
 	// View is the name parts by which the SQL refers to the source: three for
-	// a catalog table, one for files and uploads.
+	// a catalog table, one for files, uploads and frames.
 	View []string
 	Kind SourceKind
 	// Patterns are the paths and globs as written; Files what they stand for
@@ -86,8 +95,10 @@ type Source struct {
 	// Storage is what the executor needs to reach the files; see
 	// Pinned.Storage.
 	Storage map[string]string
-	// Upload names the spooled stream for SourceUpload.
+	// Upload names the spooled stream for SourceUpload, Frame the frame for
+	// SourceFrame.
 	Upload *Upload
+	Frame  *Frame
 	// NameMapping gives the names of a table's columns in files without field
 	// ids, by field id; nil when the table has no such mapping, and then a
 	// column has its own name there.
@@ -159,6 +170,19 @@ type Upload struct {
 	Executor string
 	// Location is where the spooled partition is served; see ShuffleLocation.
 	Location ShuffleLocation
+}
+
+// Frame names a cached frame as it was when a job was planned.
+type Frame struct {
+	ID string
+	// Pieces is how many pieces it has.
+	Pieces int
+	// Repeats: pieces that are lost come back with the same rows in the same order.
+	Repeats     bool
+	Rows, Bytes int64
+	// Locations is what a task reads of it, in order. It is filled in when the task
+	// is dispatched.
+	Locations []ShuffleLocation
 }
 
 // ExchangeKind says how an exchange spreads rows.
@@ -270,6 +294,9 @@ type ShuffleLocation struct {
 	// Follow: the piece may still be written. What there is of it is read, and the
 	// rest as it comes. The ticket says so too.
 	Follow bool
+	// Frame is the cached frame that it is a piece of, if it is one. Job and Stage
+	// are then those that built it.
+	Frame string `json:",omitempty"`
 	// Ticket is the signed Flight ticket.
 	Ticket []byte
 }

@@ -345,7 +345,7 @@ type binder struct {
 // looksAtFiles says whether binding the query takes a look at files, which only
 // executors have.
 func looksAtFiles(req plan.ProbeRequest) bool {
-	return slices.ContainsFunc(req.Sources, func(s plan.Source) bool { return s.Kind != plan.SourceTable && s.Kind != plan.SourceUpload })
+	return slices.ContainsFunc(req.Sources, func(s plan.Source) bool { return !s.Kind.Known() })
 }
 
 // Probe implements sql.Binder.

@@ -203,7 +203,7 @@ func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) 
 // reachFiles says how the objects that a statement names are reached. All of one
 // source lie in one store.
 func (s *Scheduler) reachFiles(ctx context.Context, src *plan.Source) error {
-	if s.cfg.ReachSource == nil || src.Kind == plan.SourceTable || src.Kind == plan.SourceUpload {
+	if s.cfg.ReachSource == nil || src.Kind.Known() {
 		return nil
 	}
 	src.Storage = nil

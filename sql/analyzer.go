@@ -36,6 +36,8 @@ type BindOptions struct {
 	Adaptive bool
 	// Uploads looks up a client's spooled stream; nil when there are none.
 	Uploads func(id string) (plan.Upload, []plan.Column, error)
+	// Frames looks up a cached frame; nil when there are none.
+	Frames func(id string) (plan.Frame, []plan.Column, error)
 }
 
 // Bind turns an INSERT into a plan with a commit on top, and a SELECT into a

@@ -35,6 +35,9 @@ func (b *bound) plan(sql string, columns []plan.Column, opts BindOptions) *plan.
 	if !q.Parallel {
 		return q
 	}
+	if q.Sources[0].Kind == plan.SourceFrame {
+		return q // it is cut by the sizes of its pieces
+	}
 	q.Partitions = cut(q.Sources[0], opts.Slots)
 	if len(q.Partitions) < 2 {
 		q.Parallel, q.Partitions = false, nil
@@ -80,6 +83,9 @@ func (b *bound) parallel() (ok bool, why string) {
 }
 
 func sourceBytes(s plan.Source) (n int64) {
+	if s.Frame != nil {
+		return s.Frame.Bytes
+	}
 	for _, f := range s.Files {
 		n += f.Size
 	}

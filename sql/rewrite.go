@@ -16,6 +16,10 @@ import (
 // firn_upload."<id>".
 const uploadSchema = "firn_upload"
 
+// frameSchema is the schema under which cached frames are named:
+// firn_cache."<id>".
+const frameSchema = "firn_cache"
+
 // rewriter is the visitor that turns a user's query into one that names nothing
 // outside itself but the views of plan.Source.
 type rewriter struct {
@@ -78,6 +82,8 @@ func (r *rewriter) baseTable(n node) (any, error) {
 			return r.file(n, name)
 		case asciiLower(schema) == uploadSchema:
 			return r.upload(n, name)
+		case asciiLower(schema) == frameSchema:
+			return r.frame(n, name)
 		}
 	}
 	return r.catalogTable(n)
@@ -118,6 +124,22 @@ func (r *rewriter) upload(n node, id string) (any, error) {
 	return r.use(n, s, id), nil
 }
 
+// frame replaces FROM firn_cache."<id>".
+func (r *rewriter) frame(n node, id string) (any, error) {
+	if n["at_clause"] != nil {
+		return nil, r.fail(n, commit.CodeSQLRefused, "AT needs a catalog table; this is a cached frame", "")
+	}
+	if r.opts.Frames == nil {
+		return nil, r.fail(n, commit.CodeSQLRefused, "there are no cached frames here", "")
+	}
+	frame, columns, err := r.opts.Frames(id)
+	if err != nil {
+		return nil, err
+	}
+	s := plan.Source{Kind: plan.SourceFrame, Columns: columns, Frame: &frame}
+	return r.use(n, s, id), nil
+}
+
 // use makes the table reference one to the source's view, under the alias it
 // had or would have had.
 func (r *rewriter) use(n node, s plan.Source, alias string) node {
@@ -143,6 +165,9 @@ func (r *rewriter) add(s plan.Source) int {
 	if s.Upload != nil {
 		key += " " + s.Upload.ID
 	}
+	if s.Frame != nil {
+		key += " " + s.Frame.ID
+	}
 	i, ok := r.views[key]
 	if !ok {
 		i = len(r.sources)
@@ -152,7 +177,7 @@ func (r *rewriter) add(s plan.Source) int {
 	return i
 }
 
-// nameViews gives file and upload sources names that no CTE has.
+// nameViews gives file, upload and frame sources names that no CTE has.
 func (r *rewriter) nameViews(ctes map[string]bool) {
 	for i := range r.sources {
 		if r.sources[i].View != nil {

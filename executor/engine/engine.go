@@ -22,7 +22,7 @@ import (
 type Config struct {
 	// Dir is the slot's own directory. The engine makes and removes
 	// directories for attempts in it. An engine without one touches no disk: it
-	// binds queries over tables and uploads, and that's all.
+	// binds queries over tables, uploads and frames, and that's all.
 	Dir string
 	// Memory is DuckDB's memory limit in bytes for tasks that don't bring one;
 	// 0 leaves DuckDB's default.
@@ -38,10 +38,10 @@ type Config struct {
 	// LocalAllow are the directories that sources may be read from: absolute
 	// paths. "/" allows everything, an empty list nothing.
 	LocalAllow []string
-	// OpenUpload opens a client's spooled stream. Nil: uploads are refused.
-	// The engine releases the reader; its batches should lie in C memory
-	// (memory/mallocator).
-	OpenUpload func(ctx context.Context, u *plan.Upload) (array.RecordReader, error)
+	// OpenKept opens what executors keep of an upload or of a cached frame, one
+	// location after the other. Nil: both are refused. The engine releases the
+	// reader; its batches should lie in C memory (memory/mallocator).
+	OpenKept func(ctx context.Context, locations []plan.ShuffleLocation) (array.RecordReader, error)
 }
 
 // TaskInfo is what a query gets from its task.

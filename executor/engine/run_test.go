@@ -421,17 +421,17 @@ func TestUploads(t *testing.T) {
 	rec := b.NewRecordBatch()
 	defer rec.Release()
 	opened := ""
-	e, err := New(Config{Dir: filepath.Join(t.TempDir(), "slot"), OpenUpload: func(_ context.Context, u *plan.Upload) (array.RecordReader, error) {
-		if u.ID == "gone" {
-			return nil, &commit.Error{Code: commit.CodeSourceNotFound, Op: "read upload", Object: u.ID}
+	e, err := New(Config{Dir: filepath.Join(t.TempDir(), "slot"), OpenKept: func(_ context.Context, l []plan.ShuffleLocation) (array.RecordReader, error) {
+		if l[0].Job == "gone" {
+			return nil, &commit.Error{Code: commit.CodeSourceNotFound, Op: "read upload", Object: "gone"}
 		}
-		opened = u.ID
+		opened = l[0].Job
 		return array.NewRecordReader(schema, []arrow.RecordBatch{rec, rec})
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := plan.Source{View: []string{"firn_s0"}, Kind: plan.SourceUpload, Upload: &plan.Upload{ID: "u-1"}, Columns: []plan.Column{{Name: "id", Type: "BIGINT"}, {Name: "s", Type: "VARCHAR"}}}
+	src := plan.Source{View: []string{"firn_s0"}, Kind: plan.SourceUpload, Upload: &plan.Upload{ID: "u-1", Location: plan.ShuffleLocation{Job: "u-1"}}, Columns: []plan.Column{{Name: "id", Type: "BIGINT"}, {Name: "s", Type: "VARCHAR"}}}
 	want := "1|a\n2|" + array.NullValueStr + "\n3|c\n1|a\n2|" + array.NullValueStr + "\n3|c"
 	if got := mustRun(t, e, "SELECT id, s FROM firn_s0", src).String(); got != want || opened != "u-1" {
 		t.Errorf("got %s", got)
@@ -440,7 +440,7 @@ func TestUploads(t *testing.T) {
 	if got := mustRun(t, e, "SELECT count(*), count(DISTINCT a.id) FROM firn_s0 a, firn_s0 b", src).String(); got != "36|3" {
 		t.Errorf("twice: %s", got)
 	}
-	src.Upload = &plan.Upload{ID: "gone"}
+	src.Upload = &plan.Upload{ID: "gone", Location: plan.ShuffleLocation{Job: "gone"}}
 	if _, err := run(t.Context(), e, task(), &plan.Query{SQL: "FROM firn_s0", Sources: []plan.Source{src}}); commit.CodeOf(err) != commit.CodeSourceNotFound {
 		t.Errorf("gone: %v", err)
 	}

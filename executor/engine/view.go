@@ -59,8 +59,8 @@ func (s *session) createView(ctx context.Context, src plan.Source, rejectLimit i
 	}
 	var body string
 	switch src.Kind {
-	case plan.SourceUpload:
-		body, err = s.uploadQuery(ctx, src)
+	case plan.SourceUpload, plan.SourceFrame:
+		body, err = s.keptQuery(ctx, src)
 	case plan.SourceTable:
 		body, err = s.tableQuery(ctx, src)
 	default:
@@ -181,23 +181,34 @@ func emptyQuery(cols []plan.Column) (string, error) {
 	return "SELECT " + strings.Join(parts, ", ") + " WHERE false", nil
 }
 
-// uploadQuery loads a client's stream into a table and reads that.
-func (s *session) uploadQuery(ctx context.Context, src plan.Source) (string, error) {
-	if src.Upload == nil || s.cfg.OpenUpload == nil {
-		return "", &commit.Error{
-			Code: commit.CodeSourceNotFound, Op: "read upload", Object: strings.Join(src.View, "."),
-			Cause: errors.New("there are no uploads here"), Hint: "Upload the rows again and submit the statement.",
+// keptQuery loads what executors keep, a client's stream or pieces of a cached
+// frame, into a table and reads that.
+func (s *session) keptQuery(ctx context.Context, src plan.Source) (string, error) {
+	var locations []plan.ShuffleLocation
+	what := strings.Join(src.View, ".")
+	switch {
+	case src.Upload != nil:
+		what, locations = "upload "+src.Upload.ID, []plan.ShuffleLocation{src.Upload.Location}
+	case src.Frame != nil:
+		if what, locations = "cached frame "+src.Frame.ID, src.Frame.Locations; len(locations) == 0 {
+			return emptyQuery(src.Columns)
 		}
 	}
-	r, err := s.cfg.OpenUpload(ctx, src.Upload)
+	if len(locations) == 0 || s.cfg.OpenKept == nil {
+		return "", &commit.Error{
+			Code: commit.CodeSourceNotFound, Op: "read", Object: what,
+			Cause: errors.New("there are no uploads or frames here"), Hint: "Upload the rows, or cache the query, again and submit the statement.",
+		}
+	}
+	r, err := s.cfg.OpenKept(ctx, locations)
 	if err != nil {
 		return "", err
 	}
 	defer r.Release()
 	s.staged++
-	table := fmt.Sprintf("firn_upload_%d", s.staged)
+	table := fmt.Sprintf("firn_kept_%d", s.staged)
 	if err := s.db.AppendTable(ctx, table, r.Schema(), r); err != nil {
-		return "", fmt.Errorf("load upload %s: %w", src.Upload.ID, err)
+		return "", fmt.Errorf("load %s: %w", what, err)
 	}
 	s.undoWith("DROP TABLE memory.main." + duckdb.Ident(table))
 	selected := make([]string, len(src.Columns))

@@ -155,7 +155,7 @@ func (h *helper) do(ctx context.Context, kind byte, content []byte) ([]byte, err
 // only an executor can have.
 func LooksAtFiles(req plan.ProbeRequest) bool {
 	for _, s := range req.Sources {
-		if s.Kind != plan.SourceTable && s.Kind != plan.SourceUpload {
+		if !s.Kind.Known() {
 			return true
 		}
 	}

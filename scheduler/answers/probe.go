@@ -35,7 +35,7 @@ func Probe(asked plan.ProbeRequest, got plan.ProbeResult) (plan.ProbeResult, err
 	sources := slices.Clone(asked.Sources)
 	for i := range sources {
 		src := &sources[i]
-		if src.Kind == plan.SourceTable || src.Kind == plan.SourceUpload {
+		if src.Kind.Known() {
 			continue // the scheduler knows all of it
 		}
 		if err := checkFiles(src.Patterns, got.Sources[i].Files); err != nil {

@@ -419,27 +419,25 @@ func (w *world) workOn(r *reader) {
 		w.step(r, graph.TaskLaunched{Task: run.Task, StageAttempt: run.StageAttempt, Attempt: id, Executor: a.executor})
 		return
 	}
-	for _, id := range slices.Sorted(maps.Keys(r.running)) {
-		a := r.running[id]
-		delete(r.running, id)
-		var got []content
-		for i, p := range a.inputs {
-			c, ok := w.data[p.Attempt]
-			if !ok || !w.alive[c.executor] {
-				in := a.run.Inputs[i]
-				w.apply(cached.PieceLost{Frame: r.frame.id, Attempt: p.Attempt})
-				w.step(r, graph.TaskFailed{
-					Task: a.run.Task, StageAttempt: a.run.StageAttempt, Attempt: id, Executor: a.executor, Class: graph.Retryable,
-					Lost: &graph.LostInput{Task: in.Task, Attempt: in.Attempt, Executor: in.Executor},
-				})
-				return
-			}
-			got = append(got, c)
+	id := slices.Sorted(maps.Keys(r.running))[0]
+	a := r.running[id]
+	delete(r.running, id)
+	var got []content
+	for i, p := range a.inputs {
+		c, ok := w.data[p.Attempt]
+		if !ok || !w.alive[c.executor] {
+			in := a.run.Inputs[i]
+			w.apply(cached.PieceLost{Frame: r.frame.id, Attempt: p.Attempt})
+			w.step(r, graph.TaskFailed{
+				Task: a.run.Task, StageAttempt: a.run.StageAttempt, Attempt: id, Executor: a.executor, Class: graph.Retryable,
+				Lost: &graph.LostInput{Task: in.Task, Attempt: in.Attempt, Executor: in.Executor},
+			})
+			return
 		}
-		r.result = got
-		w.step(r, graph.TaskSucceeded{Task: a.run.Task, StageAttempt: a.run.StageAttempt, Attempt: id, Executor: a.executor, Outputs: []graph.Output{{}}})
-		return
+		got = append(got, c)
 	}
+	r.result = got
+	w.step(r, graph.TaskSucceeded{Task: a.run.Task, StageAttempt: a.run.StageAttempt, Attempt: id, Executor: a.executor, Outputs: []graph.Output{{}}})
 }
 
 // startBuild has a job carry out what was asked for.

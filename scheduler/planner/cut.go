@@ -22,6 +22,8 @@ type part struct {
 	deterministic bool
 	// how is the exchange that it reads; empty for a part that reads none.
 	how plan.ExchangeKind
+	// frames: what it reads are cached frames. readsAll: all of each.
+	frames, readsAll bool
 }
 
 // arrowOfFile is how many bytes of rows in an exchange become one byte of a data
@@ -41,7 +43,12 @@ const (
 // one whose tasks are fixed. Operators that look at more than one row at a time,
 // such as a limit, need the partitions as they are.
 func (j *Job) policy(p part) *adaptive.Policy {
-	if j.slots == 0 || p.how == "" {
+	slots := j.slots
+	if p.frames && !p.readsAll {
+		// The sizes of a frame are known anyway.
+		slots = max(j.askSlots(), 1)
+	}
+	if slots == 0 || p.how == "" {
 		return nil
 	}
 	file := int64(defaultTarget * arrowOfFile)
@@ -53,18 +60,22 @@ func (j *Job) policy(p part) *adaptive.Policy {
 				file = min(n.Context.TargetFileSize, 1<<40) * arrowOfFile
 			}
 		case *plan.Exchange, *plan.ShuffleRead:
+		case *plan.Query:
+			if !n.Parallel {
+				return nil
+			}
 		default:
 			return nil
 		}
 	}
-	a := &adaptive.Policy{Tasks: j.slots * tasksOfOneSlot, MinTask: smallTask, MaxTask: file, KeepOne: !writes}
+	a := &adaptive.Policy{Tasks: slots * tasksOfOneSlot, MinTask: smallTask, MaxTask: file, KeepOne: !writes}
 	if writes {
 		a.MinSplit = file / leastOfTarget
 	}
 	if writes && p.how != plan.ExchangeHash {
 		// Rows may go to any file. After a hash exchange each table partition has
 		// its own files, however few tasks write them.
-		a.MinTask, a.Tasks = file/leastOfTarget, j.slots
+		a.MinTask, a.Tasks = file/leastOfTarget, slots
 	}
 	return a
 }
@@ -91,7 +102,9 @@ func (j *Job) walk(n plan.Node) (part, error) {
 		// Rows that come out of a join, an aggregate or a limit have no order to
 		// rely on, so only a row-wise query gives each output partition the same
 		// rows each time.
-		return part{top: n, tasks: tasks, deterministic: n.Deterministic && n.Parallel}, nil
+		p := part{top: n, tasks: tasks, deterministic: n.Deterministic && n.Parallel}
+		j.readFrames(&p, n)
+		return p, nil
 	case *plan.External:
 		return part{top: n, tasks: n.Tasks, manifests: true}, nil
 	case *plan.Exchange:
@@ -151,7 +164,7 @@ func (p part) under(n plan.Node) part {
 func (j *Job) close(p part, outputs int) int {
 	id := len(j.Stages)
 	s := Stage{
-		ID: id, Top: p.top, Tasks: p.tasks, Inputs: p.inputs,
+		ID: id, Top: p.top, Tasks: p.tasks, Inputs: p.inputs, ReadsAll: p.readsAll,
 		Outputs: outputs, Deterministic: p.deterministic || outputs == 1,
 		Manifests: p.manifests,
 	}
@@ -163,4 +176,38 @@ func (j *Job) close(p part, outputs int) int {
 	s.rowsRepeat = p.deterministic
 	j.Stages = append(j.Stages, s)
 	return id
+}
+
+// readFrames makes a stage of each cached frame that a query reads, whose tasks are
+// the frame's pieces, so that a lost piece is treated as any lost output is. A query
+// that handles each row by itself is cut by the sizes of the pieces; any other one
+// reads all of them.
+func (j *Job) readFrames(p *part, q *plan.Query) {
+	for _, src := range q.Sources {
+		f := src.Frame
+		if f == nil {
+			continue
+		}
+		id := len(j.Stages)
+		j.Stages = append(j.Stages, Stage{ID: id, Tasks: f.Pieces, Outputs: 1, Frame: f.ID, Deterministic: f.Repeats, rowsRepeat: f.Repeats})
+		p.inputs, p.frames = append(p.inputs, id), true
+	}
+	switch {
+	case !p.frames:
+	case q.Parallel && j.Mode != plan.ModePipelined: // which has no adaptive stage
+		p.how = plan.ExchangeRoundRobin
+	default:
+		p.readsAll = true
+	}
+}
+
+// Repeats says whether a task of the final stage that runs again gives the same rows
+// in the same order.
+func (j *Job) Repeats() bool {
+	for i := range j.Stages {
+		if !j.Stages[i].rowsRepeat {
+			return false
+		}
+	}
+	return true
 }

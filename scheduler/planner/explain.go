@@ -22,10 +22,16 @@ func Explain(j *Job, ran []graph.StageView) string {
 		if i == len(j.Stages)-1 {
 			b.WriteString(" (final)")
 		}
+		if s.Frame != "" {
+			fmt.Fprintf(&b, ": cached frame %s, %s\n", s.Frame, count(s.Tasks, "piece"))
+			continue
+		}
 		fmt.Fprintf(&b, ": %s", count(s.Tasks, "task"))
 		switch {
 		case i < len(ran):
 			b.WriteString(describeRun(&ran[i]))
+		case s.Adapt != nil && j.Stages[s.Inputs[0]].Frame != "":
+			b.WriteString(", cut by the sizes of the frame's pieces")
 		case s.Adapt != nil:
 			fmt.Fprintf(&b, ", cut anew when stage %d has ended", s.Inputs[0])
 		}
@@ -116,7 +122,10 @@ func describe(n plan.Node) string {
 func describeQuery(q *plan.Query) string {
 	var b strings.Builder
 	how := "whole, in one task"
-	if q.Parallel {
+	switch {
+	case q.Parallel && framesOf(q) > 0:
+		how = "parallel over the pieces of a cached frame"
+	case q.Parallel:
 		how = "parallel over " + count(max(1, len(q.Partitions)), "partition")
 	}
 	fmt.Fprintf(&b, "query: %s", how)
@@ -140,6 +149,11 @@ func describeSource(s *plan.Source) string {
 			return "upload " + s.Upload.ID
 		}
 		return "upload"
+	case plan.SourceFrame:
+		if s.Frame != nil {
+			return "cached frame " + s.Frame.ID
+		}
+		return "cached frame"
 	default:
 		return fmt.Sprintf("%s %s: %s", s.Kind, strings.Join(s.Patterns, ", "), count(len(s.Files), "file"))
 	}

@@ -21,8 +21,10 @@ type Job struct {
 	// job with a root.
 	ResultColumns []plan.Column
 
-	// slots is what adaptive stages are cut for; 0 for static planning.
+	// slots is what adaptive stages are cut for; 0 for static planning. askSlots
+	// gives the number also then.
 	slots                             int
+	askSlots                          func() int
 	maxTaskFailures, maxStageAttempts int
 	rejectLimit                       int64
 }
@@ -36,9 +38,14 @@ type Stage struct {
 	Top plan.Node
 	// Tasks is the number of tasks: input partitions.
 	Tasks int
-	// Inputs are the stages that it reads, at most one: task n reads output
-	// partition n of every task there.
-	Inputs []int
+	// Inputs are the stages that it reads. Task n reads output partition n of every
+	// task there or, when ReadsAll is set, the only task reads everything.
+	Inputs   []int
+	ReadsAll bool
+	// Frame is the cached frame that the stage stands for, with a task for each of
+	// its pieces; empty for a stage that runs. Nothing of it is given to executors:
+	// its tasks succeed with the pieces that there are.
+	Frame string
 	// Outputs is the number of shuffle partitions that each task writes.
 	Outputs int
 	// Deterministic: a task that runs again gives the same rows in the same
@@ -82,7 +89,7 @@ func (j *Job) Spec() graph.Spec {
 	for i := range j.Stages {
 		s := &j.Stages[i]
 		spec.Stages = append(spec.Stages, graph.StageSpec{
-			ID: s.ID, Tasks: s.Tasks, Inputs: s.Inputs,
+			ID: s.ID, Tasks: s.Tasks, Inputs: s.Inputs, ReadsAll: s.ReadsAll,
 			Outputs: s.Outputs, Deterministic: s.Deterministic, Manifests: s.Manifests, Adapt: s.Adapt,
 		})
 	}
@@ -97,6 +104,9 @@ func (j *Job) Fragment(stage, task int, inputs []plan.ShuffleLocation) ([]byte, 
 		return nil, fmt.Errorf("job %s has no stage %d", j.ID, stage)
 	}
 	s := &j.Stages[stage]
+	if s.Frame != "" {
+		return nil, fmt.Errorf("stage %d of job %s is the cached frame %s and doesn't run", stage, j.ID, s.Frame)
+	}
 	// How many tasks a stage has that reads another is the graph's to say.
 	if task < 0 || task >= s.Tasks && len(s.Inputs) == 0 {
 		return nil, fmt.Errorf("stage %d of job %s has no task %d", stage, j.ID, task)
@@ -123,6 +133,7 @@ func narrow(top plan.Node, task int, inputs []plan.ShuffleLocation) (plan.Node, 
 				n.Sources = slices.Clone(n.Sources)
 				n.Sources[n.Partitioned].Files = slice
 			}
+			fillFrames(n, inputs)
 		case *plan.ShuffleRead:
 			n.Locations = inputs
 		case *plan.Commit:
@@ -130,4 +141,23 @@ func narrow(top plan.Node, task int, inputs []plan.ShuffleLocation) (plan.Node, 
 		}
 	})
 	return n, err
+}
+
+// fillFrames says where a task reads the cached frames of its query.
+func fillFrames(q *plan.Query, inputs []plan.ShuffleLocation) {
+	for i := range q.Sources {
+		f := q.Sources[i].Frame
+		if f == nil {
+			continue
+		}
+		own := *f
+		own.Locations = nil
+		for _, l := range inputs {
+			if l.Frame == f.ID {
+				own.Locations = append(own.Locations, l)
+			}
+		}
+		q.Sources = slices.Clone(q.Sources)
+		q.Sources[i].Frame = &own
+	}
 }

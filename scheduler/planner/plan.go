@@ -60,10 +60,11 @@ func PlanJob(ctx context.Context, p plan.Plan, opts Options) (*Job, error) {
 	if job.Mode == "" {
 		job.Mode = plan.ModeStaged
 	}
+	if job.askSlots = opts.Slots; job.askSlots == nil {
+		job.askSlots = func() int { return 1 }
+	}
 	if opts.Adaptive && job.Mode != plan.ModePipelined {
-		if job.slots = 1; opts.Slots != nil {
-			job.slots = max(opts.Slots(), 1)
-		}
+		job.slots = max(job.askSlots(), 1)
 	}
 	if job.maxTaskFailures == 0 {
 		job.maxTaskFailures = DefaultMaxTaskFailures
@@ -180,6 +181,9 @@ func checkShape(n plan.Node, jobID string) error {
 		}
 		switch n := n.(type) {
 		case *plan.Query:
+			if frames := framesOf(n); frames > 0 && n.Parallel && (len(n.Sources) > 1 || len(n.Partitions) > 0) {
+				return refuse("the query reads a cached frame and something else in parallel")
+			}
 			if n.Parallel && len(n.Partitions) > 0 && (n.Partitioned < 0 || n.Partitioned >= len(n.Sources)) {
 				return refuse("the query's partitions belong to source %d of %d", n.Partitioned, len(n.Sources))
 			}
@@ -209,6 +213,15 @@ func checkShape(n plan.Node, jobID string) error {
 			return refuse("an operator has no input")
 		}
 	}
+}
+
+func framesOf(q *plan.Query) (n int) {
+	for _, s := range q.Sources {
+		if s.Frame != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // maxPartitions bounds the output partitions of a task: each is a file.

@@ -4376,6 +4376,396 @@ func (x *ExecutorStatus) GetSeenUnixMs() int64 {
 	return 0
 }
 
+type CacheFrameRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// statement is a SELECT; its mode is cached.
+	Statement *ExecuteRequest `protobuf:"bytes,1,opt,name=statement,proto3" json:"statement,omitempty"`
+	// ttl_ms is how long the frame is kept without being used; 0 for the scheduler's
+	// setting.
+	TtlMs         int64 `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheFrameRequest) Reset() {
+	*x = CacheFrameRequest{}
+	mi := &file_firn_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheFrameRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheFrameRequest) ProtoMessage() {}
+
+func (x *CacheFrameRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheFrameRequest.ProtoReflect.Descriptor instead.
+func (*CacheFrameRequest) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *CacheFrameRequest) GetStatement() *ExecuteRequest {
+	if x != nil {
+		return x.Statement
+	}
+	return nil
+}
+
+func (x *CacheFrameRequest) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+type CacheFrameResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FrameId       string                 `protobuf:"bytes,1,opt,name=frame_id,json=frameId,proto3" json:"frame_id,omitempty"`
+	Job           *JobStatus             `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"` // builds the frame
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheFrameResponse) Reset() {
+	*x = CacheFrameResponse{}
+	mi := &file_firn_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheFrameResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheFrameResponse) ProtoMessage() {}
+
+func (x *CacheFrameResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheFrameResponse.ProtoReflect.Descriptor instead.
+func (*CacheFrameResponse) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *CacheFrameResponse) GetFrameId() string {
+	if x != nil {
+		return x.FrameId
+	}
+	return ""
+}
+
+func (x *CacheFrameResponse) GetJob() *JobStatus {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+type ListFramesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFramesRequest) Reset() {
+	*x = ListFramesRequest{}
+	mi := &file_firn_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFramesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFramesRequest) ProtoMessage() {}
+
+func (x *ListFramesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFramesRequest.ProtoReflect.Descriptor instead.
+func (*ListFramesRequest) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{58}
+}
+
+type ListFramesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Frames        []*FrameStatus         `protobuf:"bytes,1,rep,name=frames,proto3" json:"frames,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFramesResponse) Reset() {
+	*x = ListFramesResponse{}
+	mi := &file_firn_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFramesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFramesResponse) ProtoMessage() {}
+
+func (x *ListFramesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFramesResponse.ProtoReflect.Descriptor instead.
+func (*ListFramesResponse) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ListFramesResponse) GetFrames() []*FrameStatus {
+	if x != nil {
+		return x.Frames
+	}
+	return nil
+}
+
+type FrameRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FrameId       string                 `protobuf:"bytes,1,opt,name=frame_id,json=frameId,proto3" json:"frame_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FrameRequest) Reset() {
+	*x = FrameRequest{}
+	mi := &file_firn_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FrameRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FrameRequest) ProtoMessage() {}
+
+func (x *FrameRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FrameRequest.ProtoReflect.Descriptor instead.
+func (*FrameRequest) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *FrameRequest) GetFrameId() string {
+	if x != nil {
+		return x.FrameId
+	}
+	return ""
+}
+
+type FrameStatus struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	FrameId string                 `protobuf:"bytes,1,opt,name=frame_id,json=frameId,proto3" json:"frame_id,omitempty"`
+	// state: building (for the first time), ready, lost (pieces are built again when
+	// the frame is used) or rebuilding.
+	State         string   `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Sql           string   `protobuf:"bytes,3,opt,name=sql,proto3" json:"sql,omitempty"`
+	JobId         string   `protobuf:"bytes,4,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // that built it first
+	Pieces        uint32   `protobuf:"varint,5,opt,name=pieces,proto3" json:"pieces,omitempty"`
+	Lost          uint32   `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"` // pieces
+	Rows          int64    `protobuf:"varint,7,opt,name=rows,proto3" json:"rows,omitempty"`
+	Bytes         int64    `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Executors     []string `protobuf:"bytes,9,rep,name=executors,proto3" json:"executors,omitempty"` // that have pieces
+	Users         uint32   `protobuf:"varint,10,opt,name=users,proto3" json:"users,omitempty"`       // jobs and frames that read it
+	TtlMs         int64    `protobuf:"varint,11,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	CreatedUnixMs int64    `protobuf:"varint,12,opt,name=created_unix_ms,json=createdUnixMs,proto3" json:"created_unix_ms,omitempty"`
+	ExpiresUnixMs int64    `protobuf:"varint,13,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"` // unless it is used
+	ResultSchema  []byte   `protobuf:"bytes,14,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`       // Arrow IPC schema message; empty when not known
+	// repeats: lost pieces come back as they were; else all of it is built again.
+	Repeats       bool `protobuf:"varint,15,opt,name=repeats,proto3" json:"repeats,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FrameStatus) Reset() {
+	*x = FrameStatus{}
+	mi := &file_firn_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FrameStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FrameStatus) ProtoMessage() {}
+
+func (x *FrameStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FrameStatus.ProtoReflect.Descriptor instead.
+func (*FrameStatus) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *FrameStatus) GetFrameId() string {
+	if x != nil {
+		return x.FrameId
+	}
+	return ""
+}
+
+func (x *FrameStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *FrameStatus) GetSql() string {
+	if x != nil {
+		return x.Sql
+	}
+	return ""
+}
+
+func (x *FrameStatus) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *FrameStatus) GetPieces() uint32 {
+	if x != nil {
+		return x.Pieces
+	}
+	return 0
+}
+
+func (x *FrameStatus) GetLost() uint32 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *FrameStatus) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *FrameStatus) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *FrameStatus) GetExecutors() []string {
+	if x != nil {
+		return x.Executors
+	}
+	return nil
+}
+
+func (x *FrameStatus) GetUsers() uint32 {
+	if x != nil {
+		return x.Users
+	}
+	return 0
+}
+
+func (x *FrameStatus) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+func (x *FrameStatus) GetCreatedUnixMs() int64 {
+	if x != nil {
+		return x.CreatedUnixMs
+	}
+	return 0
+}
+
+func (x *FrameStatus) GetExpiresUnixMs() int64 {
+	if x != nil {
+		return x.ExpiresUnixMs
+	}
+	return 0
+}
+
+func (x *FrameStatus) GetResultSchema() []byte {
+	if x != nil {
+		return x.ResultSchema
+	}
+	return nil
+}
+
+func (x *FrameStatus) GetRepeats() bool {
+	if x != nil {
+		return x.Repeats
+	}
+	return false
+}
+
 type ListUnitsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Units         []*UnitStatus          `protobuf:"bytes,1,rep,name=units,proto3" json:"units,omitempty"`
@@ -4385,7 +4775,7 @@ type ListUnitsResponse struct {
 
 func (x *ListUnitsResponse) Reset() {
 	*x = ListUnitsResponse{}
-	mi := &file_firn_proto_msgTypes[56]
+	mi := &file_firn_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4787,7 @@ func (x *ListUnitsResponse) String() string {
 func (*ListUnitsResponse) ProtoMessage() {}
 
 func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[56]
+	mi := &file_firn_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4410,7 +4800,7 @@ func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsResponse.ProtoReflect.Descriptor instead.
 func (*ListUnitsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{56}
+	return file_firn_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListUnitsResponse) GetUnits() []*UnitStatus {
@@ -4436,7 +4826,7 @@ type DriveUnitRequest struct {
 
 func (x *DriveUnitRequest) Reset() {
 	*x = DriveUnitRequest{}
-	mi := &file_firn_proto_msgTypes[57]
+	mi := &file_firn_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4448,7 +4838,7 @@ func (x *DriveUnitRequest) String() string {
 func (*DriveUnitRequest) ProtoMessage() {}
 
 func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[57]
+	mi := &file_firn_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4461,7 +4851,7 @@ func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriveUnitRequest.ProtoReflect.Descriptor instead.
 func (*DriveUnitRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{57}
+	return file_firn_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DriveUnitRequest) GetJobId() string {
@@ -4896,7 +5286,35 @@ const file_firn_proto_rawDesc = "" +
 	"\fmemory_bytes\x18\x06 \x01(\x03R\vmemoryBytes\x12\x14\n" +
 	"\x05holds\x18\a \x03(\tR\x05holds\x12 \n" +
 	"\fseen_unix_ms\x18\b \x01(\x03R\n" +
-	"seenUnixMs\">\n" +
+	"seenUnixMs\"a\n" +
+	"\x11CacheFrameRequest\x125\n" +
+	"\tstatement\x18\x01 \x01(\v2\x17.firn.v1.ExecuteRequestR\tstatement\x12\x15\n" +
+	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\"U\n" +
+	"\x12CacheFrameResponse\x12\x19\n" +
+	"\bframe_id\x18\x01 \x01(\tR\aframeId\x12$\n" +
+	"\x03job\x18\x02 \x01(\v2\x12.firn.v1.JobStatusR\x03job\"\x13\n" +
+	"\x11ListFramesRequest\"B\n" +
+	"\x12ListFramesResponse\x12,\n" +
+	"\x06frames\x18\x01 \x03(\v2\x14.firn.v1.FrameStatusR\x06frames\")\n" +
+	"\fFrameRequest\x12\x19\n" +
+	"\bframe_id\x18\x01 \x01(\tR\aframeId\"\x97\x03\n" +
+	"\vFrameStatus\x12\x19\n" +
+	"\bframe_id\x18\x01 \x01(\tR\aframeId\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x10\n" +
+	"\x03sql\x18\x03 \x01(\tR\x03sql\x12\x15\n" +
+	"\x06job_id\x18\x04 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06pieces\x18\x05 \x01(\rR\x06pieces\x12\x12\n" +
+	"\x04lost\x18\x06 \x01(\rR\x04lost\x12\x12\n" +
+	"\x04rows\x18\a \x01(\x03R\x04rows\x12\x14\n" +
+	"\x05bytes\x18\b \x01(\x03R\x05bytes\x12\x1c\n" +
+	"\texecutors\x18\t \x03(\tR\texecutors\x12\x14\n" +
+	"\x05users\x18\n" +
+	" \x01(\rR\x05users\x12\x15\n" +
+	"\x06ttl_ms\x18\v \x01(\x03R\x05ttlMs\x12&\n" +
+	"\x0fcreated_unix_ms\x18\f \x01(\x03R\rcreatedUnixMs\x12&\n" +
+	"\x0fexpires_unix_ms\x18\r \x01(\x03R\rexpiresUnixMs\x12#\n" +
+	"\rresult_schema\x18\x0e \x01(\fR\fresultSchema\x12\x18\n" +
+	"\arepeats\x18\x0f \x01(\bR\arepeats\">\n" +
 	"\x11ListUnitsResponse\x12)\n" +
 	"\x05units\x18\x01 \x03(\v2\x13.firn.v1.UnitStatusR\x05units\"\x83\x01\n" +
 	"\x10DriveUnitRequest\x12\x15\n" +
@@ -4914,7 +5332,7 @@ const file_firn_proto_rawDesc = "" +
 	"\vLaunchTasks\x12\x1b.firn.v1.LaunchTasksRequest\x1a\x1c.firn.v1.LaunchTasksResponse\x12H\n" +
 	"\vCancelTasks\x12\x1b.firn.v1.CancelTasksRequest\x1a\x1c.firn.v1.CancelTasksResponse\x12H\n" +
 	"\vFreeJobData\x12\x1b.firn.v1.FreeJobDataRequest\x1a\x1c.firn.v1.FreeJobDataResponse\x126\n" +
-	"\x05Probe\x12\x15.firn.v1.ProbeRequest\x1a\x16.firn.v1.ProbeResponse2\xfa\a\n" +
+	"\x05Probe\x12\x15.firn.v1.ProbeRequest\x1a\x16.firn.v1.ProbeResponse2\xfe\t\n" +
 	"\rClientService\x12<\n" +
 	"\aExecute\x12\x17.firn.v1.ExecuteRequest\x1a\x18.firn.v1.ExecuteResponse\x125\n" +
 	"\bWatchJob\x12\x13.firn.v1.JobRequest\x1a\x12.firn.v1.JobStatus0\x01\x121\n" +
@@ -4932,7 +5350,13 @@ const file_firn_proto_rawDesc = "" +
 	"\tDriveUnit\x12\x19.firn.v1.DriveUnitRequest\x1a\x12.firn.v1.JobStatus\x12<\n" +
 	"\aOrphans\x12\x17.firn.v1.OrphansRequest\x1a\x18.firn.v1.OrphansResponse\x12N\n" +
 	"\rListExecutors\x12\x1d.firn.v1.ListExecutorsRequest\x1a\x1e.firn.v1.ListExecutorsResponse\x12G\n" +
-	"\rDrainExecutor\x12\x1d.firn.v1.DrainExecutorRequest\x1a\x17.firn.v1.ExecutorStatusB3Z1github.com/firn-project/firn/internal/wire/firnpbb\x06proto3"
+	"\rDrainExecutor\x12\x1d.firn.v1.DrainExecutorRequest\x1a\x17.firn.v1.ExecutorStatus\x12E\n" +
+	"\n" +
+	"CacheFrame\x12\x1a.firn.v1.CacheFrameRequest\x1a\x1b.firn.v1.CacheFrameResponse\x12E\n" +
+	"\n" +
+	"ListFrames\x12\x1a.firn.v1.ListFramesRequest\x1a\x1b.firn.v1.ListFramesResponse\x127\n" +
+	"\bGetFrame\x12\x15.firn.v1.FrameRequest\x1a\x14.firn.v1.FrameStatus\x12;\n" +
+	"\fReleaseFrame\x12\x15.firn.v1.FrameRequest\x1a\x14.firn.v1.FrameStatusB3Z1github.com/firn-project/firn/internal/wire/firnpbb\x06proto3"
 
 var (
 	file_firn_proto_rawDescOnce sync.Once
@@ -4947,7 +5371,7 @@ func file_firn_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+	file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 	file_firn_proto_goTypes  = []any{
 		(*RegisterRequest)(nil),       // 0: firn.v1.RegisterRequest
 		(*RegisterResponse)(nil),      // 1: firn.v1.RegisterResponse
@@ -5005,9 +5429,15 @@ var (
 		(*ListExecutorsResponse)(nil), // 53: firn.v1.ListExecutorsResponse
 		(*DrainExecutorRequest)(nil),  // 54: firn.v1.DrainExecutorRequest
 		(*ExecutorStatus)(nil),        // 55: firn.v1.ExecutorStatus
-		(*ListUnitsResponse)(nil),     // 56: firn.v1.ListUnitsResponse
-		(*DriveUnitRequest)(nil),      // 57: firn.v1.DriveUnitRequest
-		nil,                           // 58: firn.v1.TableDescription.PropertiesEntry
+		(*CacheFrameRequest)(nil),     // 56: firn.v1.CacheFrameRequest
+		(*CacheFrameResponse)(nil),    // 57: firn.v1.CacheFrameResponse
+		(*ListFramesRequest)(nil),     // 58: firn.v1.ListFramesRequest
+		(*ListFramesResponse)(nil),    // 59: firn.v1.ListFramesResponse
+		(*FrameRequest)(nil),          // 60: firn.v1.FrameRequest
+		(*FrameStatus)(nil),           // 61: firn.v1.FrameStatus
+		(*ListUnitsResponse)(nil),     // 62: firn.v1.ListUnitsResponse
+		(*DriveUnitRequest)(nil),      // 63: firn.v1.DriveUnitRequest
+		nil,                           // 64: firn.v1.TableDescription.PropertiesEntry
 	}
 )
 
@@ -5031,68 +5461,79 @@ var file_firn_proto_depIdxs = []int32{
 	29, // 16: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
 	25, // 17: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
 	25, // 18: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
-	58, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
+	64, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
 	25, // 20: firn.v1.AllowCommitsRequest.session:type_name -> firn.v1.Session
 	25, // 21: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
 	48, // 22: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
 	25, // 23: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
 	50, // 24: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
 	55, // 25: firn.v1.ListExecutorsResponse.executors:type_name -> firn.v1.ExecutorStatus
-	47, // 26: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
-	25, // 27: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
-	0,  // 28: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
-	2,  // 29: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
-	4,  // 30: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
-	11, // 31: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
-	13, // 32: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
-	15, // 33: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
-	17, // 34: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
-	19, // 35: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
-	21, // 36: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
-	26, // 37: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
-	28, // 38: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
-	28, // 39: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
-	35, // 40: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
-	28, // 41: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
-	38, // 42: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
-	40, // 43: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
-	43, // 44: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
-	42, // 45: firn.v1.ClientService.AllowCommits:input_type -> firn.v1.AllowCommitsRequest
-	44, // 46: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
-	46, // 47: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
-	57, // 48: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
-	49, // 49: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
-	52, // 50: firn.v1.ClientService.ListExecutors:input_type -> firn.v1.ListExecutorsRequest
-	54, // 51: firn.v1.ClientService.DrainExecutor:input_type -> firn.v1.DrainExecutorRequest
-	1,  // 52: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
-	3,  // 53: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
-	5,  // 54: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
-	12, // 55: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
-	14, // 56: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
-	16, // 57: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
-	18, // 58: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
-	20, // 59: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
-	22, // 60: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
-	27, // 61: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
-	29, // 62: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
-	29, // 63: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
-	36, // 64: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
-	37, // 65: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
-	39, // 66: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
-	41, // 67: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
-	41, // 68: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
-	41, // 69: firn.v1.ClientService.AllowCommits:output_type -> firn.v1.TableDescription
-	45, // 70: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
-	56, // 71: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
-	29, // 72: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
-	51, // 73: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
-	53, // 74: firn.v1.ClientService.ListExecutors:output_type -> firn.v1.ListExecutorsResponse
-	55, // 75: firn.v1.ClientService.DrainExecutor:output_type -> firn.v1.ExecutorStatus
-	52, // [52:76] is the sub-list for method output_type
-	28, // [28:52] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	26, // 26: firn.v1.CacheFrameRequest.statement:type_name -> firn.v1.ExecuteRequest
+	29, // 27: firn.v1.CacheFrameResponse.job:type_name -> firn.v1.JobStatus
+	61, // 28: firn.v1.ListFramesResponse.frames:type_name -> firn.v1.FrameStatus
+	47, // 29: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
+	25, // 30: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
+	0,  // 31: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
+	2,  // 32: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
+	4,  // 33: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
+	11, // 34: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
+	13, // 35: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
+	15, // 36: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
+	17, // 37: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
+	19, // 38: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
+	21, // 39: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
+	26, // 40: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
+	28, // 41: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
+	28, // 42: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
+	35, // 43: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
+	28, // 44: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
+	38, // 45: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
+	40, // 46: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
+	43, // 47: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
+	42, // 48: firn.v1.ClientService.AllowCommits:input_type -> firn.v1.AllowCommitsRequest
+	44, // 49: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
+	46, // 50: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
+	63, // 51: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
+	49, // 52: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
+	52, // 53: firn.v1.ClientService.ListExecutors:input_type -> firn.v1.ListExecutorsRequest
+	54, // 54: firn.v1.ClientService.DrainExecutor:input_type -> firn.v1.DrainExecutorRequest
+	56, // 55: firn.v1.ClientService.CacheFrame:input_type -> firn.v1.CacheFrameRequest
+	58, // 56: firn.v1.ClientService.ListFrames:input_type -> firn.v1.ListFramesRequest
+	60, // 57: firn.v1.ClientService.GetFrame:input_type -> firn.v1.FrameRequest
+	60, // 58: firn.v1.ClientService.ReleaseFrame:input_type -> firn.v1.FrameRequest
+	1,  // 59: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
+	3,  // 60: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
+	5,  // 61: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
+	12, // 62: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
+	14, // 63: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
+	16, // 64: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
+	18, // 65: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
+	20, // 66: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
+	22, // 67: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
+	27, // 68: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
+	29, // 69: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
+	29, // 70: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
+	36, // 71: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
+	37, // 72: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
+	39, // 73: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
+	41, // 74: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
+	41, // 75: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
+	41, // 76: firn.v1.ClientService.AllowCommits:output_type -> firn.v1.TableDescription
+	45, // 77: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
+	62, // 78: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
+	29, // 79: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
+	51, // 80: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
+	53, // 81: firn.v1.ClientService.ListExecutors:output_type -> firn.v1.ListExecutorsResponse
+	55, // 82: firn.v1.ClientService.DrainExecutor:output_type -> firn.v1.ExecutorStatus
+	57, // 83: firn.v1.ClientService.CacheFrame:output_type -> firn.v1.CacheFrameResponse
+	59, // 84: firn.v1.ClientService.ListFrames:output_type -> firn.v1.ListFramesResponse
+	61, // 85: firn.v1.ClientService.GetFrame:output_type -> firn.v1.FrameStatus
+	61, // 86: firn.v1.ClientService.ReleaseFrame:output_type -> firn.v1.FrameStatus
+	59, // [59:87] is the sub-list for method output_type
+	31, // [31:59] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_firn_proto_init() }
@@ -5106,7 +5547,7 @@ func file_firn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firn_proto_rawDesc), len(file_firn_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   59,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

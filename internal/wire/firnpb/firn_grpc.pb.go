@@ -537,6 +537,10 @@ const (
 	ClientService_Orphans_FullMethodName       = "/firn.v1.ClientService/Orphans"
 	ClientService_ListExecutors_FullMethodName = "/firn.v1.ClientService/ListExecutors"
 	ClientService_DrainExecutor_FullMethodName = "/firn.v1.ClientService/DrainExecutor"
+	ClientService_CacheFrame_FullMethodName    = "/firn.v1.ClientService/CacheFrame"
+	ClientService_ListFrames_FullMethodName    = "/firn.v1.ClientService/ListFrames"
+	ClientService_GetFrame_FullMethodName      = "/firn.v1.ClientService/GetFrame"
+	ClientService_ReleaseFrame_FullMethodName  = "/firn.v1.ClientService/ReleaseFrame"
 )
 
 // ClientServiceClient is the client API for ClientService service.
@@ -570,6 +574,14 @@ type ClientServiceClient interface {
 	// DrainExecutor has an executor take no more tasks. It answers at once; the
 	// executor is drained when its status says so.
 	DrainExecutor(ctx context.Context, in *DrainExecutorRequest, opts ...grpc.CallOption) (*ExecutorStatus, error)
+	// CacheFrame runs a SELECT whose rows stay on the executors. The frame's name can
+	// be used as a table in the statements of the same client once the job has
+	// succeeded: firn_cache."<id>".
+	CacheFrame(ctx context.Context, in *CacheFrameRequest, opts ...grpc.CallOption) (*CacheFrameResponse, error)
+	ListFrames(ctx context.Context, in *ListFramesRequest, opts ...grpc.CallOption) (*ListFramesResponse, error)
+	GetFrame(ctx context.Context, in *FrameRequest, opts ...grpc.CallOption) (*FrameStatus, error)
+	// ReleaseFrame ends a frame. Jobs that read it go on.
+	ReleaseFrame(ctx context.Context, in *FrameRequest, opts ...grpc.CallOption) (*FrameStatus, error)
 }
 
 type clientServiceClient struct {
@@ -739,6 +751,46 @@ func (c *clientServiceClient) DrainExecutor(ctx context.Context, in *DrainExecut
 	return out, nil
 }
 
+func (c *clientServiceClient) CacheFrame(ctx context.Context, in *CacheFrameRequest, opts ...grpc.CallOption) (*CacheFrameResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CacheFrameResponse)
+	err := c.cc.Invoke(ctx, ClientService_CacheFrame_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) ListFrames(ctx context.Context, in *ListFramesRequest, opts ...grpc.CallOption) (*ListFramesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListFramesResponse)
+	err := c.cc.Invoke(ctx, ClientService_ListFrames_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) GetFrame(ctx context.Context, in *FrameRequest, opts ...grpc.CallOption) (*FrameStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FrameStatus)
+	err := c.cc.Invoke(ctx, ClientService_GetFrame_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) ReleaseFrame(ctx context.Context, in *FrameRequest, opts ...grpc.CallOption) (*FrameStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FrameStatus)
+	err := c.cc.Invoke(ctx, ClientService_ReleaseFrame_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClientServiceServer is the server API for ClientService service.
 // All implementations must embed UnimplementedClientServiceServer
 // for forward compatibility.
@@ -770,6 +822,14 @@ type ClientServiceServer interface {
 	// DrainExecutor has an executor take no more tasks. It answers at once; the
 	// executor is drained when its status says so.
 	DrainExecutor(context.Context, *DrainExecutorRequest) (*ExecutorStatus, error)
+	// CacheFrame runs a SELECT whose rows stay on the executors. The frame's name can
+	// be used as a table in the statements of the same client once the job has
+	// succeeded: firn_cache."<id>".
+	CacheFrame(context.Context, *CacheFrameRequest) (*CacheFrameResponse, error)
+	ListFrames(context.Context, *ListFramesRequest) (*ListFramesResponse, error)
+	GetFrame(context.Context, *FrameRequest) (*FrameStatus, error)
+	// ReleaseFrame ends a frame. Jobs that read it go on.
+	ReleaseFrame(context.Context, *FrameRequest) (*FrameStatus, error)
 	mustEmbedUnimplementedClientServiceServer()
 }
 
@@ -838,6 +898,22 @@ func (UnimplementedClientServiceServer) ListExecutors(context.Context, *ListExec
 
 func (UnimplementedClientServiceServer) DrainExecutor(context.Context, *DrainExecutorRequest) (*ExecutorStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method DrainExecutor not implemented")
+}
+
+func (UnimplementedClientServiceServer) CacheFrame(context.Context, *CacheFrameRequest) (*CacheFrameResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CacheFrame not implemented")
+}
+
+func (UnimplementedClientServiceServer) ListFrames(context.Context, *ListFramesRequest) (*ListFramesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFrames not implemented")
+}
+
+func (UnimplementedClientServiceServer) GetFrame(context.Context, *FrameRequest) (*FrameStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetFrame not implemented")
+}
+
+func (UnimplementedClientServiceServer) ReleaseFrame(context.Context, *FrameRequest) (*FrameStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseFrame not implemented")
 }
 func (UnimplementedClientServiceServer) mustEmbedUnimplementedClientServiceServer() {}
 func (UnimplementedClientServiceServer) testEmbeddedByValue()                       {}
@@ -1123,6 +1199,78 @@ func _ClientService_DrainExecutor_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_CacheFrame_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CacheFrameRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).CacheFrame(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_CacheFrame_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).CacheFrame(ctx, req.(*CacheFrameRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_ListFrames_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFramesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).ListFrames(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_ListFrames_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).ListFrames(ctx, req.(*ListFramesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_GetFrame_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FrameRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).GetFrame(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_GetFrame_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).GetFrame(ctx, req.(*FrameRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_ReleaseFrame_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FrameRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).ReleaseFrame(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_ReleaseFrame_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).ReleaseFrame(ctx, req.(*FrameRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClientService_ServiceDesc is the grpc.ServiceDesc for ClientService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1185,6 +1333,22 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DrainExecutor",
 			Handler:    _ClientService_DrainExecutor_Handler,
+		},
+		{
+			MethodName: "CacheFrame",
+			Handler:    _ClientService_CacheFrame_Handler,
+		},
+		{
+			MethodName: "ListFrames",
+			Handler:    _ClientService_ListFrames_Handler,
+		},
+		{
+			MethodName: "GetFrame",
+			Handler:    _ClientService_GetFrame_Handler,
+		},
+		{
+			MethodName: "ReleaseFrame",
+			Handler:    _ClientService_ReleaseFrame_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
