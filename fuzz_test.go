@@ -28,6 +28,7 @@ var decoders = map[string][]string{
 	"client":                  {"FuzzReadStream"},
 	"commit":                  {"FuzzParseLedger"},
 	"format/iceberg":          {"FuzzFromDuckDBType"},
+	"format/footer":           {"FuzzDerive"},
 	"catalog":                 {"FuzzRESTAnswers"},
 	"catalog/iceberg":         {"FuzzMetadata", "FuzzAvro"},
 }

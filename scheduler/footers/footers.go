@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/format/footer"
 	"github.com/firn-project/firn/internal/objstore"
 )
 
@@ -34,8 +35,6 @@ const (
 	parallel = 16
 	// tail is how much is read of a file's end at first: most footers fit.
 	tail = 16 << 10
-	// maxFooter bounds a footer that doesn't; no writer of Firn comes near.
-	maxFooter = 64 << 20
 )
 
 // Check looks at the files of a unit. The error has a reason (validation) when a
@@ -106,8 +105,8 @@ func (c *Checker) file(ctx context.Context, store objstore.Store, u commit.Unit,
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the footer of %s: %w", f.Path, err)
-	case why != "":
-		return commit.Misfit(u, f.Path, "files are whole Parquet files", why)
+	case why != nil:
+		return commit.Misfit(u, f.Path, "files are whole Parquet files", why.Error())
 	case rows != f.Rows:
 		return commit.Misfit(u, f.Path, "a file has as many rows as its manifest says", fmt.Sprintf("%d rows in its footer instead of %d", rows, f.Rows))
 	}
@@ -116,34 +115,44 @@ func (c *Checker) file(ctx context.Context, store objstore.Store, u commit.Unit,
 
 // rows reads how many rows a file has by its footer: one small read of its end in
 // most cases. why says what is wrong with the file.
-func (c *Checker) rows(o objstore.Object) (rows int64, why string, err error) {
-	if o.Size() < minFile {
-		return 0, "it is too short for one", nil
+func (c *Checker) rows(o objstore.Object) (rows int64, why, err error) {
+	why, err = c.footer(o, func(raw []byte) error {
+		var err error
+		if rows, err = footer.Rows(raw); err != nil {
+			return unreadable(err)
+		}
+		return nil
+	})
+	return rows, why, err
+}
+
+func unreadable(err error) error { return fmt.Errorf("its footer can't be read: %w", err) }
+
+// footer calls use with a file's footer. Only one footer at a time is more than a
+// tail. why is what is wrong with the file, or what use found to be.
+func (c *Checker) footer(o objstore.Object, use func(raw []byte) error) (why, err error) {
+	if o.Size() < footer.MinFile {
+		return errors.New("it is too short for one"), nil
 	}
 	end := make([]byte, min(o.Size(), tail))
 	if err := readAt(o, end, o.Size()-int64(len(end))); err != nil {
-		return 0, "", err
+		return nil, err
 	}
-	n, why := footerLength(end, o.Size())
-	if why != "" {
-		return 0, why, nil
+	n, why := footer.Length(end, o.Size())
+	if why != nil {
+		return why, nil
 	}
-	footer := end[:len(end)-trailer]
-	if n <= int64(len(footer)) {
-		footer = footer[int64(len(footer))-n:]
-	} else {
-		c.large.Lock()
-		defer c.large.Unlock()
-		footer = make([]byte, n)
-		if err := readAt(o, footer, o.Size()-trailer-n); err != nil {
-			return 0, "", err
-		}
+	raw := end[:len(end)-footer.Trailer]
+	if n <= int64(len(raw)) {
+		return use(raw[int64(len(raw))-n:]), nil
 	}
-	rows, err = rowCount(footer)
-	if err != nil {
-		return 0, "its footer can't be read: " + err.Error(), nil
+	c.large.Lock()
+	defer c.large.Unlock()
+	raw = make([]byte, n)
+	if err := readAt(o, raw, o.Size()-footer.Trailer-n); err != nil {
+		return nil, err
 	}
-	return rows, "", nil
+	return use(raw), nil
 }
 
 // readAt reads all of p. A file that ends too early was cut while it was read, and
