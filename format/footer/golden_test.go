@@ -333,3 +333,36 @@ func TestGoldenNameMapping(t *testing.T) {
 type deriver interface {
 	File(*footer.Footer, footer.Claim) (commit.File, error)
 }
+
+// Other writers and types, each in a table of one column.
+func TestGoldenOthers(t *testing.T) {
+	for _, c := range []struct{ file, name, typ, lower, upper string }{
+		{"int8.parquet", "i", "int", "\xff\xff\xff\xff", "\x01\x00\x00\x00"},
+		{"legacy_v1.parquet", "i", "int", "\x03\x00\x00\x00", "\x04\x00\x00\x00"},
+		{"duckdb_uuid.parquet", "u", "uuid", "\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef", "\xf1\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef"},
+		{"duckdb_long.parquet", "s", "string", "", ""}, // DuckDB leaves these out
+	} {
+		d, _, _ := icebergTable(t, oneTable(c.name, c.typ), nil, nil)
+		f, err := d.File(parse(t, c.file), footer.Claim{Rows: 2, Size: -1})
+		if err != nil || string(f.Lower[1]) != c.lower || string(f.Upper[1]) != c.upper || f.NullCounts[1] != 0 {
+			t.Errorf("%s: %x to %x, %v, %v", c.file, f.Lower[1], f.Upper[1], f.NullCounts, err)
+		}
+	}
+	// Polars doesn't count nulls of lists among those of their elements: no count
+	// of theirs says whether a list is null.
+	const schema = `{"type":"struct","fields":[{"name":"i","type":"long","nullable":true,"metadata":{}},{"name":"s","type":"string","nullable":true,"metadata":{}},
+		{"name":"d","type":"double","nullable":true,"metadata":{}},{"name":"l","type":{"type":"array","elementType":"long","containsNull":true},"nullable":%,"metadata":{}}]}`
+	d, err := delta.NewDeriver(strings.Replace(schema, "%", "true", 1), nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := d.File(parse(t, "polars.parquet"), footer.Nothing)
+	if err != nil || !maps.Equal(f.NullCounts, map[int]int64{1: 1, 2: 1, 3: 1}) || string(f.Lower[1])+string(f.Upper[2]) != `1"b"` || len(f.Lower) != 2 {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if d, err = delta.NewDeriver(strings.Replace(schema, "%", "false", 1), nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.File(parse(t, "polars.parquet"), footer.Nothing)
+	refused(t, "polars.parquet", err, `"l" may not be null, and the file doesn't say`, "nullable=False")
+}
