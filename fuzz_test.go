@@ -16,6 +16,7 @@ import (
 var decoders = map[string][]string{
 	"scheduler":               {"FuzzCalls"},
 	"scheduler/answers":       {"FuzzProbe"},
+	"scheduler/rest":          {"FuzzRequests"},
 	"executor":                {"FuzzTask", "FuzzStoreKeys"},
 	"executor/engine":         {"FuzzLiteralOnly"},
 	"internal/wire":           {"FuzzCheckMessage", "FuzzDecodeManifest", "FuzzDecodeReport", "FuzzVerify"},
@@ -52,7 +53,6 @@ var (
 		"scheduler/adoption":   "reads the journal's record and what the catalog's driver gave",
 		"scheduler/planner":    "only writes",
 		"scheduler/eventlog":   "only writes",
-		"scheduler/rest":       "only writes: requests have no bodies, and paths and queries are read by the libraries",
 		"scheduler/committer":  "reads manifests through package wire",
 		"sinks/iceberg":        "only writes",
 		"internal/wire/firnpb": "generated; its users are fuzzed",

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -348,6 +349,46 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	for _, opt := range []client.Option{client.WithDelivery("pigeon"), client.WithPollInterval(0)} {
 		if c, err := client.Dial(t.Context(), "127.0.0.1:1", opt); err == nil {
 			t.Error("want an error", c.Close())
+		}
+	}
+}
+
+// TestJobsComeInPages: a list is asked for page by page, and no further than its
+// reader goes.
+func TestJobsComeInPages(t *testing.T) {
+	var asked []string
+	f := &fake{list: func(r *firnpb.ListJobsRequest) (*firnpb.ListJobsResponse, error) {
+		asked = append(asked, fmt.Sprintf("%s+%d", r.GetPageToken(), r.GetLimit()))
+		resp := &firnpb.ListJobsResponse{NextPageToken: r.GetPageToken() + "n"}
+		if len(resp.GetNextPageToken()) == 3 {
+			resp.NextPageToken = ""
+		}
+		for i := range min(2, r.GetLimit()) {
+			resp.Jobs = append(resp.Jobs, &firnpb.JobStatus{JobId: fmt.Sprintf("j-%s%d", r.GetPageToken(), i), State: "succeeded"})
+		}
+		return resp, nil
+	}}
+	c := f.serve(t)
+	for name, tt := range map[string]struct {
+		limit, stop int
+		jobs, asked string
+	}{
+		"all":        {0, 0, "[j-0 j-1 j-n0 j-n1 j-nn0 j-nn1]", "[+500 n+500 nn+500]"},
+		"three":      {3, 0, "[j-0 j-1 j-n0]", "[+3 n+1]"},
+		"left early": {0, 2, "[j-0 j-1]", "[+500]"},
+	} {
+		asked = nil
+		var got []string
+		for s, err := range c.Jobs(t.Context(), client.JobFilter{Limit: tt.limit}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, s.ID); len(got) == tt.stop {
+				break
+			}
+		}
+		if fmt.Sprint(got) != tt.jobs || fmt.Sprint(asked) != tt.asked {
+			t.Errorf("%s: %v by %v", name, got, asked)
 		}
 	}
 }

@@ -33,6 +33,7 @@ type fake struct {
 	watch   func(*firnpb.JobRequest, grpc.ServerStreamingServer[firnpb.JobStatus]) error
 	get     func(*firnpb.JobRequest) (*firnpb.JobStatus, error)
 	cancel  func(*firnpb.JobRequest) (*firnpb.CancelJobResponse, error)
+	list    func(*firnpb.ListJobsRequest) (*firnpb.ListJobsResponse, error)
 	// partitions by ticket.
 	partitions map[string][]arrow.RecordBatch
 	putError   error
@@ -166,4 +167,8 @@ func statuses(list ...*firnpb.JobStatus) func(*firnpb.JobRequest, grpc.ServerStr
 		}
 		return nil
 	}
+}
+
+func (f *fake) ListJobs(_ context.Context, r *firnpb.ListJobsRequest) (*firnpb.ListJobsResponse, error) {
+	return f.list(r)
 }

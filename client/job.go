@@ -246,21 +246,45 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // keeps, newest first.
 type JobFilter struct {
 	State State
-	Limit int
+	// Table is the full name of the table that jobs write to.
+	Table string
+	// Since and Until bound the time of submission, Until excluded; zero for no bound.
+	Since, Until time.Time
+	Limit        int
 }
 
 // Jobs lists jobs, newest first.
 func (c *Client) Jobs(ctx context.Context, f JobFilter) iter.Seq2[JobStatus, error] {
 	return func(yield func(JobStatus, error) bool) {
-		resp, err := c.rpc.ListJobs(ctx, &firnpb.ListJobsRequest{Limit: uint32(max(0, f.Limit)), State: string(f.State)})
-		if err != nil {
-			yield(JobStatus{}, c.fromRPC(ctx, err))
-			return
-		}
-		for _, p := range resp.GetJobs() {
-			if s, err := statusOf(p); !yield(s, err) {
+		r := &firnpb.ListJobsRequest{State: string(f.State), Table: f.Table, SinceUnixMs: unixMs(f.Since), UntilUnixMs: unixMs(f.Until)}
+		for left := f.Limit; ; {
+			if r.Limit = pageSize; f.Limit > 0 {
+				r.Limit = uint32(min(pageSize, left))
+			}
+			resp, err := c.rpc.ListJobs(ctx, r)
+			if err != nil {
+				yield(JobStatus{}, c.fromRPC(ctx, err))
+				return
+			}
+			for _, p := range resp.GetJobs() {
+				if s, err := statusOf(p); !yield(s, err) {
+					return
+				}
+			}
+			left -= len(resp.GetJobs())
+			if r.PageToken = resp.GetNextPageToken(); r.GetPageToken() == "" || f.Limit > 0 && left <= 0 {
 				return
 			}
 		}
 	}
+}
+
+// pageSize is how many jobs are asked for at a time.
+const pageSize = 500
+
+func unixMs(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
 }

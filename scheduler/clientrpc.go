@@ -15,6 +15,7 @@ import (
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/paging"
 	"github.com/firn-project/firn/sql"
 )
 
@@ -358,8 +359,16 @@ func endedState(state string) bool {
 }
 
 // ListJobs implements firnpb.ClientServiceServer. The newest come first; plans,
-// rows and tickets are left out.
+// rows and tickets are left out. Pages go by the order in which jobs came, which
+// never changes.
 func (s *Scheduler) ListJobs(ctx context.Context, r *firnpb.ListJobsRequest) (*firnpb.ListJobsResponse, error) {
+	after, err := paging.Parse(r.GetPageToken())
+	if err == nil {
+		err = paging.Between(r.GetSinceUnixMs(), r.GetUntilUnixMs())
+	}
+	if err != nil {
+		return nil, err
+	}
 	live := map[string]*firnpb.JobStatus{}
 	if err := s.loop.call(ctx, func() {
 		for id, j := range s.state.jobs {
@@ -371,8 +380,13 @@ func (s *Scheduler) ListJobs(ctx context.Context, r *firnpb.ListJobsRequest) (*f
 		return nil, err
 	}
 	// The journal has a running job as it was admitted: its state is compared
-	// here, and only those of ended jobs there.
-	filter := journal.Filter{Limit: int(r.GetLimit())}
+	// here, and only those of ended jobs there. One more than asked for says whether
+	// there is another page.
+	filter := journal.Filter{Table: r.GetTable(), Before: after.Number, Since: timeOf(r.GetSinceUnixMs()), Until: timeOf(r.GetUntilUnixMs())}
+	limit := int(r.GetLimit())
+	if limit > 0 {
+		filter.Limit = limit + 1
+	}
 	switch {
 	case endedState(r.GetState()):
 		filter.State = r.GetState()
@@ -384,10 +398,8 @@ func (s *Scheduler) ListJobs(ctx context.Context, r *firnpb.ListJobsRequest) (*f
 		return nil, err
 	}
 	resp := &firnpb.ListJobsResponse{}
+	var last journal.Job
 	for _, rec := range records {
-		if r.GetLimit() > 0 && len(resp.Jobs) >= int(r.GetLimit()) {
-			break
-		}
 		st := live[rec.ID]
 		if st == nil {
 			if st, err = recorded(rec); err != nil {
@@ -397,10 +409,22 @@ func (s *Scheduler) ListJobs(ctx context.Context, r *firnpb.ListJobsRequest) (*f
 		if r.GetState() != "" && st.GetState() != r.GetState() {
 			continue
 		}
+		if limit > 0 && len(resp.GetJobs()) >= limit {
+			resp.NextPageToken = paging.Cursor{Number: last.Seq}.Token()
+			break
+		}
 		st.Partitions, st.InlineResult, st.ResultSchema, st.PlanText = nil, nil, nil, ""
-		resp.Jobs = append(resp.Jobs, st)
+		resp.Jobs, last = append(resp.Jobs, st), rec
 	}
 	return resp, nil
+}
+
+// timeOf is a time of the wire; zero for 0.
+func timeOf(unixMs int64) time.Time {
+	if unixMs == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(unixMs)
 }
 
 // CancelJob implements firnpb.ClientServiceServer. Up to the point of no return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/paging"
 )
 
 // Actions of DriveUnit.
@@ -30,6 +32,9 @@ const (
 // ListUnits implements firnpb.ClientServiceServer: the units that wait to be
 // driven, or all. Those of running jobs don't wait.
 func (s *Scheduler) ListUnits(ctx context.Context, r *firnpb.ListUnitsRequest) (*firnpb.ListUnitsResponse, error) {
+	if err := paging.Between(r.GetSinceUnixMs(), r.GetUntilUnixMs()); err != nil {
+		return nil, err
+	}
 	units, err := s.journal.Units(ctx, r.GetAll() || r.GetJobId() != "")
 	if err != nil {
 		return nil, err
@@ -42,17 +47,30 @@ func (s *Scheduler) ListUnits(ctx context.Context, r *firnpb.ListUnitsRequest) (
 	for _, w := range s.committer.Waits() {
 		waits[w.JobID] = w.For
 	}
-	resp := &firnpb.ListUnitsResponse{}
-	for _, u := range units {
-		if id := r.GetJobId(); id != "" && id != u.JobID || id == "" && running[u.JobID] && !r.GetAll() {
-			continue
-		}
-		state := string(u.State)
+	told := func(u journal.Unit) string {
 		if u.State == journal.UnitSent && !running[u.JobID] {
-			state = string(commit.Unknown)
+			return string(commit.Unknown)
 		}
+		return string(u.State)
+	}
+	units = slices.DeleteFunc(units, func(u journal.Unit) bool {
+		if id := r.GetJobId(); id != "" {
+			return id != u.JobID
+		}
+		sealed := u.Sealed.UnixMilli()
+		return running[u.JobID] && !r.GetAll() || r.GetState() != "" && told(u) != r.GetState() || r.GetTable() != "" && u.Table.String() != r.GetTable() ||
+			sealed < r.GetSinceUnixMs() || r.GetUntilUnixMs() > 0 && sealed >= r.GetUntilUnixMs()
+	})
+	resp := &firnpb.ListUnitsResponse{}
+	units, resp.NextPageToken, err = paging.Page(units, func(u journal.Unit) paging.Cursor {
+		return paging.Cursor{Number: u.Sealed.UnixMilli(), Name: u.JobID}
+	}, int(r.GetLimit()), r.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range units {
 		st := &firnpb.UnitStatus{
-			JobId: u.JobID, Table: u.Table.String(), State: state, Reason: string(u.Reason),
+			JobId: u.JobID, Table: u.Table.String(), State: told(u), Reason: string(u.Reason),
 			Files: u.Files, Rows: u.Rows, Bytes: u.Bytes, Prefix: u.Prefix, Cause: strings.ToValidUTF8(u.Cause, "\uFFFD"),
 			Token: u.Token.String(), Digest: u.Digest.String(), TableUuid: u.TableUUID, Branch: u.Branch, IdempotencyKey: u.Key,
 			SealedUnixMs: millis(u.Sealed), SinceUnixMs: millis(u.Since), Quarantine: u.Quarantine,

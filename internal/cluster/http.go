@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/firn-project/firn/internal/config"
 	"github.com/firn-project/firn/internal/security"
 	"github.com/firn-project/firn/scheduler"
@@ -18,7 +20,7 @@ const httpGrace = 2 * time.Second
 
 // startHTTP serves the scheduler over HTTP where the configuration asks for it. The
 // rules for who is let in are those of the other address, held against this one.
-func (s *Scheduler) startHTTP(ctx context.Context, cfg SchedulerConfig, gate *security.Gate, metrics http.Handler) error {
+func (s *Scheduler) startHTTP(ctx context.Context, cfg SchedulerConfig, gate *security.Gate, dial []grpc.DialOption, metrics http.Handler) error {
 	if cfg.HTTP.Listen == "" {
 		return nil
 	}
@@ -33,7 +35,7 @@ func (s *Scheduler) startHTTP(ctx context.Context, cfg SchedulerConfig, gate *se
 	own := &security.Gate{Tokens: gate.Tokens, Own: gate.Own, Anonymous: local || cfg.AllowAnonymous}
 	c := rest.Config{
 		Listen: cfg.HTTP.Listen, Scheduler: s.Scheduler, Metrics: metrics, Authenticate: own.Check,
-		LocalOnly: local, MinExecutors: cfg.HTTP.MinExecutors, Logger: cfg.Logger,
+		LocalOnly: local, MinExecutors: cfg.HTTP.MinExecutors, Dial: dial, Logger: cfg.Logger,
 	}
 	if cfg.TLS != (config.TLS{}) {
 		files := security.Files{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key, CA: cfg.TLS.CA}

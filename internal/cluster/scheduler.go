@@ -148,7 +148,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	if err := s.Start(ctx); err != nil {
 		return nil, failed("start", "the scheduler", err)
 	}
-	if err := s.startHTTP(ctx, cfg, sec.gate, counts.Handler()); err != nil {
+	if err := s.startHTTP(ctx, cfg, sec.gate, sec.dial, counts.Handler()); err != nil {
 		return nil, errors.Join(failed("start", "HTTP", err), s.Scheduler.Close(ctx))
 	}
 	return s, nil

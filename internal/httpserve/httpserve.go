@@ -21,6 +21,10 @@ type Server struct {
 	served chan struct{}
 }
 
+// answerTime is how long a request and its answer may take: who reads slowly must not
+// hold a connection without end. Streams set deadlines of their own.
+const answerTime = 2 * time.Minute
+
 // Start listens on an address and serves. t is nil for plaintext. ctx bounds the
 // start only. The caller closes the server.
 func Start(ctx context.Context, address string, t *tls.Config, h http.Handler, log *slog.Logger) (*Server, error) {
@@ -41,7 +45,7 @@ func Start(ctx context.Context, address string, t *tls.Config, h http.Handler, l
 	base, s.end = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler: h, BaseContext: func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: answerTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	go func() {

@@ -33,7 +33,7 @@ func putJob(ctx context.Context, tx *sql.Tx, r Job) error {
 
 // Job implements Journal.
 func (j *SQLite) Job(ctx context.Context, id string) (Job, error) {
-	r, err := scanJob(j.db.QueryRowContext(ctx, `SELECT `+jobColumns+` FROM jobs WHERE id = ?`, id))
+	r, err := scanJob(j.db.QueryRowContext(ctx, `SELECT `+jobColumns+`, seq FROM jobs WHERE id = ?`, id))
 	if err != nil {
 		return r, problem("read job", id, fmt.Errorf("job %s: %w", id, err))
 	}
@@ -43,7 +43,7 @@ func (j *SQLite) Job(ctx context.Context, id string) (Job, error) {
 // JobByKey implements Journal.
 func (j *SQLite) JobByKey(ctx context.Context, namespace, key string) (Job, error) {
 	r, err := scanJob(j.db.QueryRowContext(ctx,
-		`SELECT `+jobColumns+` FROM jobs WHERE namespace = ? AND key = ? ORDER BY seq DESC LIMIT 1`, namespace, key))
+		`SELECT `+jobColumns+`, seq FROM jobs WHERE namespace = ? AND key = ? ORDER BY seq DESC LIMIT 1`, namespace, key))
 	if err != nil {
 		return r, problem("read job", key, fmt.Errorf("job of key %s: %w", key, err))
 	}
@@ -56,9 +56,10 @@ func (j *SQLite) Jobs(ctx context.Context, f Filter) ([]Job, error) {
 	if limit <= 0 {
 		limit = -1
 	}
-	rows, err := j.db.QueryContext(ctx, `SELECT `+jobColumns+` FROM jobs
-		WHERE (? = '' OR state = ?) AND (NOT ? OR ended_ms = 0) AND (? = '' OR tbl = ?) ORDER BY seq DESC LIMIT ?`,
-		f.State, f.State, f.Running, f.Table, f.Table, limit)
+	rows, err := j.db.QueryContext(ctx, `SELECT `+jobColumns+`, seq FROM jobs
+		WHERE (? = '' OR state = ?) AND (NOT ? OR ended_ms = 0) AND (? = '' OR tbl = ?)
+		AND (? = 0 OR seq < ?) AND submitted_ms >= ? AND (? = 0 OR submitted_ms < ?) ORDER BY seq DESC LIMIT ?`,
+		f.State, f.State, f.Running, f.Table, f.Table, f.Before, f.Before, millis(f.Since), millis(f.Until), millis(f.Until), limit)
 	if err != nil {
 		return nil, problem("list jobs", "", err)
 	}
@@ -80,7 +81,7 @@ func scanJob(s scanner) (Job, error) {
 	var r Job
 	var submitted, ended int64
 	err := s.Scan(&r.ID, &r.Namespace, &r.Key, &r.Fingerprint, &r.Statement, &r.SQL, &r.Table, &r.State,
-		(*string)(&r.Commit), &r.Error, &r.Status, &submitted, &ended, &r.Lost)
+		(*string)(&r.Commit), &r.Error, &r.Status, &submitted, &ended, &r.Lost, &r.Seq)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}

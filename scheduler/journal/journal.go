@@ -311,6 +311,8 @@ type Job struct {
 	// Lost is the journal's: the job ran when the copy was made that this journal
 	// goes on from, so that its unit may have been sealed and sent since.
 	Lost bool
+	// Seq is the journal's: its jobs have it in the order in which they were first put.
+	Seq int64
 }
 
 // Filter picks jobs.
@@ -321,6 +323,10 @@ type Filter struct {
 	Running bool
 	// Table picks the jobs that write to it.
 	Table string
+	// Before picks the jobs with a lower Seq; 0 for all.
+	Before int64
+	// Since and Until bound the time of submission, Until excluded; zero for no bound.
+	Since, Until time.Time
 	// Limit is the most jobs to return; 0 for all.
 	Limit int
 }

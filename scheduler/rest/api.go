@@ -30,7 +30,9 @@ func (s *Server) api(mux *http.ServeMux) huma.API {
 	}
 	cfg.Security = []map[string][]string{{"token": {}}}
 	api := humago.New(mux, cfg)
+	s.statements(api)
 	s.jobs(api)
+	s.rows(api)
 	s.commits(api)
 	s.cluster(api)
 	// What the library would have answered with.

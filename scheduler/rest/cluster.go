@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -25,6 +28,7 @@ type executor struct {
 
 type executorList struct {
 	Executors []executor `json:"executors"`
+	Next      string     `json:"next_page_token,omitempty" doc:"of the next page; none after the last"`
 }
 
 // table is a table as it is now.
@@ -46,6 +50,7 @@ type table struct {
 
 type tableList struct {
 	Tables []string `json:"tables"`
+	Next   string   `json:"next_page_token,omitempty" doc:"of the next page; none after the last"`
 }
 
 func executorOf(e *firnpb.ExecutorStatus) executor {
@@ -55,16 +60,40 @@ func executorOf(e *firnpb.ExecutorStatus) executor {
 	}
 }
 
+func (s *Server) listExecutors(ctx context.Context, in *struct{ Paging }) (*paged[executorList], error) {
+	resp, err := s.cfg.Scheduler.ListExecutors(ctx, &firnpb.ListExecutorsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	all := slices.SortedFunc(slices.Values(resp.GetExecutors()), func(a, b *firnpb.ExecutorStatus) int {
+		return strings.Compare(a.GetExecutorId(), b.GetExecutorId())
+	})
+	page, next, err := named(all, (*firnpb.ExecutorStatus).GetExecutorId, in.Paging)
+	out := &paged[executorList]{Link: linkTo("/executors", in.Limit, next, nil), Body: executorList{[]executor{}, next}}
+	for _, e := range page {
+		out.Body.Executors = append(out.Body.Executors, executorOf(e))
+	}
+	return out, err
+}
+
+func (s *Server) listTables(ctx context.Context, in *struct {
+	Paging
+	Catalog   string   `query:"catalog" doc:"only of this catalog"`
+	Namespace []string `query:"namespace" doc:"only of this namespace of the catalog, its parts separated by commas"`
+},
+) (*paged[tableList], error) {
+	resp, err := s.cfg.Scheduler.ListTables(ctx, &firnpb.ListTablesRequest{Catalog: in.Catalog, Namespace: in.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	page, next, err := named(slices.Sorted(slices.Values(resp.GetTables())), func(name string) string { return name }, in.Paging)
+	filters := url.Values{"catalog": {in.Catalog}, "namespace": {strings.Join(in.Namespace, ",")}}
+	return &paged[tableList]{Link: linkTo("/tables", in.Limit, next, filters), Body: tableList{append([]string{}, page...), next}}, err
+}
+
 func (s *Server) cluster(api huma.API) {
 	register(api, huma.Operation{OperationID: "list-executors", Method: http.MethodGet, Path: "/executors", Summary: "List executors", Tags: []string{"executors"}},
-		func(ctx context.Context, _ *struct{}) (*body[executorList], error) {
-			resp, err := s.cfg.Scheduler.ListExecutors(ctx, &firnpb.ListExecutorsRequest{})
-			out := &body[executorList]{executorList{[]executor{}}}
-			for _, e := range resp.GetExecutors() {
-				out.Body.Executors = append(out.Body.Executors, executorOf(e))
-			}
-			return out, err
-		})
+		s.listExecutors)
 	register(api, huma.Operation{OperationID: "drain-executor", Method: http.MethodPost, Path: "/executors/{id}/drain", Summary: "Have an executor take no more tasks; ask again until its state is drained", Tags: []string{"executors"}},
 		func(ctx context.Context, in *struct {
 			ID string `path:"id" maxLength:"200"`
@@ -74,14 +103,7 @@ func (s *Server) cluster(api huma.API) {
 			return &body[executor]{executorOf(e)}, err
 		})
 	register(api, huma.Operation{OperationID: "list-tables", Method: http.MethodGet, Path: "/tables", Summary: "List the names of tables", Tags: []string{"tables"}},
-		func(ctx context.Context, in *struct {
-			Catalog   string   `query:"catalog" doc:"only of this catalog"`
-			Namespace []string `query:"namespace" doc:"only of this namespace of the catalog, its parts separated by commas"`
-		},
-		) (*body[tableList], error) {
-			resp, err := s.cfg.Scheduler.ListTables(ctx, &firnpb.ListTablesRequest{Catalog: in.Catalog, Namespace: in.Namespace})
-			return &body[tableList]{tableList{append([]string{}, resp.GetTables()...)}}, err
-		})
+		s.listTables)
 	register(api, huma.Operation{OperationID: "get-table", Method: http.MethodGet, Path: "/tables/{table}", Summary: "Describe a table", Tags: []string{"tables"}},
 		func(ctx context.Context, in *struct {
 			Table string `path:"table" maxLength:"2000" example:"lake.air.flights" doc:"the table's name as in SQL"`

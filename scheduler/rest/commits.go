@@ -45,6 +45,7 @@ type send struct {
 
 type unitList struct {
 	Commits []unit `json:"commits"`
+	Next    string `json:"next_page_token,omitempty" doc:"of the next page; none after the last"`
 }
 
 func unitOf(u *firnpb.UnitStatus) unit {
@@ -61,20 +62,36 @@ func unitOf(u *firnpb.UnitStatus) unit {
 	return out
 }
 
+func (s *Server) listCommits(ctx context.Context, in *struct {
+	Paging
+	Span
+	All   bool   `query:"all" doc:"also those that ended and those of running jobs"`
+	State string `query:"state" enum:"sealed,sent,committed,refused,unknown,dropped" doc:"only commits in this state"`
+	Table string `query:"table" maxLength:"2000" doc:"only commits to this table, by its full name"`
+},
+) (*paged[unitList], error) {
+	since, until := in.ms()
+	resp, err := s.cfg.Scheduler.ListUnits(ctx, &firnpb.ListUnitsRequest{
+		All: in.All, Limit: in.Limit, PageToken: in.Token, State: in.State, Table: in.Table, SinceUnixMs: since, UntilUnixMs: until,
+	})
+	next, all := resp.GetNextPageToken(), ""
+	if in.All {
+		all = "true"
+	}
+	out := &paged[unitList]{
+		Link: linkTo("/commits", in.Limit, next, in.filters(map[string]string{"all": all, "state": in.State, "table": in.Table})),
+		Body: unitList{[]unit{}, next},
+	}
+	for _, u := range resp.GetUnits() {
+		out.Body.Commits = append(out.Body.Commits, unitOf(u))
+	}
+	return out, err
+}
+
 func (s *Server) commits(api huma.API) {
 	tags := []string{"commits"}
 	register(api, huma.Operation{OperationID: "list-commits", Method: http.MethodGet, Path: "/commits", Summary: "List the commits that wait to be driven, or all", Tags: tags},
-		func(ctx context.Context, in *struct {
-			All bool `query:"all" doc:"also those that ended and those of running jobs"`
-		},
-		) (*body[unitList], error) {
-			resp, err := s.cfg.Scheduler.ListUnits(ctx, &firnpb.ListUnitsRequest{All: in.All})
-			out := &body[unitList]{unitList{[]unit{}}}
-			for _, u := range resp.GetUnits() {
-				out.Body.Commits = append(out.Body.Commits, unitOf(u))
-			}
-			return out, err
-		})
+		s.listCommits)
 	register(api, huma.Operation{OperationID: "get-commit", Method: http.MethodGet, Path: "/commits/{id}", Summary: "Show a job's commit with its requests", Tags: tags},
 		func(ctx context.Context, in *jobPath) (*body[unit], error) {
 			resp, err := s.cfg.Scheduler.ListUnits(ctx, &firnpb.ListUnitsRequest{JobId: in.ID})

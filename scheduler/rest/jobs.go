@@ -19,6 +19,7 @@ type jobPath struct {
 
 type jobList struct {
 	Jobs []jobview.Job `json:"jobs"`
+	Next string        `json:"next_page_token,omitempty" doc:"of the next page; none after the last"`
 }
 
 type stageList struct {
@@ -52,12 +53,21 @@ func (s *Server) jobs(api huma.API) {
 }
 
 func (s *Server) listJobs(ctx context.Context, in *struct {
+	Paging
+	Span
 	State string `query:"state" enum:"queued,planning,running,succeeded,failed,cancelled" doc:"only jobs in this state"`
-	Limit uint32 `query:"limit" minimum:"1" maximum:"1000" default:"50"`
+	Table string `query:"table" maxLength:"2000" doc:"only jobs that write to this table, by its full name"`
 },
-) (*body[jobList], error) {
-	resp, err := s.cfg.Scheduler.ListJobs(ctx, &firnpb.ListJobsRequest{State: in.State, Limit: in.Limit})
-	out := &body[jobList]{jobList{[]jobview.Job{}}}
+) (*paged[jobList], error) {
+	since, until := in.ms()
+	resp, err := s.cfg.Scheduler.ListJobs(ctx, &firnpb.ListJobsRequest{
+		State: in.State, Limit: in.Limit, PageToken: in.Token, Table: in.Table, SinceUnixMs: since, UntilUnixMs: until,
+	})
+	next := resp.GetNextPageToken()
+	out := &paged[jobList]{
+		Link: linkTo("/jobs", in.Limit, next, in.filters(map[string]string{"state": in.State, "table": in.Table})),
+		Body: jobList{[]jobview.Job{}, next},
+	}
 	for _, st := range resp.GetJobs() {
 		out.Body.Jobs = append(out.Body.Jobs, jobview.JobOf(st))
 	}
@@ -72,17 +82,29 @@ func (s *Server) getJob(ctx context.Context, in *struct {
 	Wait string `query:"wait" example:"30s" doc:"wait so long for the job's end before answering, at most 1m"`
 },
 ) (*body[jobview.Job], error) {
-	if in.Wait != "" {
-		d, err := time.ParseDuration(in.Wait)
-		if err != nil || d < 0 || d > maxWait {
-			return nil, &commit.Error{Code: commit.CodeBadRequest, Op: "show job", Object: in.ID, Cause: fmt.Errorf("wait is %q; want a duration of at most %s, such as 30s", in.Wait, maxWait)}
-		}
-		if err := s.awaitEnd(ctx, in.ID, d); err != nil {
+	wait, err := waitOf(in.Wait)
+	if err != nil {
+		return nil, err
+	}
+	if wait > 0 {
+		if err := s.awaitEnd(ctx, in.ID, wait); err != nil {
 			return nil, err
 		}
 	}
 	st, err := s.cfg.Scheduler.GetJob(ctx, &firnpb.JobRequest{JobId: in.ID})
 	return &body[jobview.Job]{jobview.JobOf(st)}, err
+}
+
+// waitOf reads how long to wait; 0 when nothing was said.
+func waitOf(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || d > maxWait {
+		return 0, badRequest("wait for a job", fmt.Sprintf("wait is %.40q; want a duration of at most %s, such as 30s", text, maxWait))
+	}
+	return d, nil
 }
 
 // awaitEnd waits for a job's end, or for a while.

@@ -55,6 +55,10 @@ func statusOf(err error) int {
 	switch commit.CodeOf(err) {
 	case commit.CodeUnauthenticated:
 		return http.StatusUnauthorized
+	case commit.CodeKeyReused:
+		return http.StatusConflict
+	case commit.CodeResultLost:
+		return http.StatusGone
 	case commit.CodeSchedulerClosing, commit.CodeNoExecutors, commit.CodeJournalFull:
 		return http.StatusServiceUnavailable
 	case "":

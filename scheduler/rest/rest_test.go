@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,6 +55,20 @@ type fake struct {
 	changes   chan *firnpb.JobStatus
 	executors int
 	err       error
+	// state and inline are the job's, running and none when empty.
+	state       string
+	inline      []byte
+	executorIDs []string
+	execute     func(*firnpb.ExecuteRequest) (*firnpb.ExecuteResponse, error)
+	listJobs    func(*firnpb.ListJobsRequest) (*firnpb.ListJobsResponse, error)
+	// left is closed when a watcher has left, unless it is nil.
+	left chan struct{}
+}
+
+var quietLog = slog.New(slog.DiscardHandler)
+
+func (f *fake) Execute(_ context.Context, r *firnpb.ExecuteRequest) (*firnpb.ExecuteResponse, error) {
+	return f.execute(r)
 }
 
 func notFound(what string) error {
@@ -71,10 +86,17 @@ func (f *fake) GetJob(_ context.Context, r *firnpb.JobRequest) (*firnpb.JobStatu
 	if r.GetJobId() != "j-1" {
 		return nil, notFound(r.GetJobId())
 	}
-	return job("running"), nil
+	st := job(cmp.Or(f.state, "running"))
+	if f.state != "" {
+		st.InlineResult, st.Rows = f.inline, 250
+	}
+	return st, nil
 }
 
-func (f *fake) WatchJob(r *firnpb.JobRequest, s grpc.ServerStreamingServer[firnpb.JobStatus]) error {
+func (f *fake) WatchJob(_ *firnpb.JobRequest, s grpc.ServerStreamingServer[firnpb.JobStatus]) error {
+	if f.left != nil {
+		defer close(f.left)
+	}
 	for {
 		select {
 		case st, open := <-f.changes:
@@ -91,6 +113,9 @@ func (f *fake) WatchJob(r *firnpb.JobRequest, s grpc.ServerStreamingServer[firnp
 }
 
 func (f *fake) ListJobs(_ context.Context, r *firnpb.ListJobsRequest) (*firnpb.ListJobsResponse, error) {
+	if f.listJobs != nil {
+		return f.listJobs(r)
+	}
 	if r.GetState() == "failed" {
 		return &firnpb.ListJobsResponse{}, nil
 	}
@@ -118,7 +143,11 @@ func (f *fake) DriveUnit(_ context.Context, r *firnpb.DriveUnitRequest) (*firnpb
 }
 
 func (f *fake) ListExecutors(context.Context, *firnpb.ListExecutorsRequest) (*firnpb.ListExecutorsResponse, error) {
-	return &firnpb.ListExecutorsResponse{Executors: []*firnpb.ExecutorStatus{{ExecutorId: "e-1", State: "ready", Slots: 4}}}, nil
+	resp := &firnpb.ListExecutorsResponse{}
+	for _, id := range append(f.executorIDs, "e-1")[:max(1, len(f.executorIDs))] {
+		resp.Executors = append(resp.Executors, &firnpb.ExecutorStatus{ExecutorId: id, State: "ready", Slots: 4})
+	}
+	return resp, nil
 }
 
 func (f *fake) DrainExecutor(_ context.Context, r *firnpb.DrainExecutorRequest) (*firnpb.ExecutorStatus, error) {

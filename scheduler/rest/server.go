@@ -3,15 +3,19 @@ package rest
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/firn-project/firn/internal/flightread"
 	"github.com/firn-project/firn/internal/httpserve"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/jobview"
@@ -45,28 +49,52 @@ type Config struct {
 	LocalOnly bool
 	// MinExecutors is how many executors /readyz wants (1).
 	MinExecutors int
-	Logger       *slog.Logger
+	// SendTime bounds one write to a stream: who reads slower is left (10 s).
+	SendTime time.Duration
+	// Dial are further gRPC options for connections to executors.
+	Dial   []grpc.DialOption
+	Logger *slog.Logger
+}
+
+func (c Config) sendTime() time.Duration {
+	if c.SendTime > 0 {
+		return c.SendTime
+	}
+	return sendTime
 }
 
 // Server serves until Close.
 type Server struct {
 	*httpserve.Server
 	cfg Config
+	// flight reads rows from executors, for those who have one of rowSlots.
+	flight   *flightread.Client
+	rowSlots chan struct{}
+}
+
+func newServer(cfg Config) *Server {
+	if cfg.MinExecutors == 0 {
+		cfg.MinExecutors = 1
+	}
+	return &Server{cfg: cfg, flight: flightread.New(flightread.Config{Dial: cfg.Dial}), rowSlots: make(chan struct{}, rowReaders)}
 }
 
 // Start listens and serves. ctx bounds the start only. The caller closes the
 // server.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	if cfg.MinExecutors == 0 {
-		cfg.MinExecutors = 1
-	}
-	s := &Server{cfg: cfg}
+	s := newServer(cfg)
 	var err error
 	s.Server, err = httpserve.Start(ctx, cfg.Listen, cfg.TLS, s.handler(), cfg.Logger)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.flight.Close())
 	}
 	return s, nil
+}
+
+// Close ends streams, lets other requests finish until ctx ends, and waits for the
+// listener.
+func (s *Server) Close(ctx context.Context) error {
+	return errors.Join(s.Server.Close(ctx), s.flight.Close())
 }
 
 // handler is all of the interface.
@@ -92,6 +120,9 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 			p := recover()
 			if p == nil {
 				return
+			}
+			if p == http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
+				panic(p) // an answer that is broken off on purpose
 			}
 			s.cfg.Logger.LogAttrs(r.Context(), slog.LevelError, "panic recovered",
 				slog.String("in", r.Method+" "+r.URL.Path), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))

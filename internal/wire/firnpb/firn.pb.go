@@ -2916,9 +2916,15 @@ func (x *ExecutorTasks) GetTasks() uint32 {
 }
 
 type ListJobsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Limit uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	State string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// page_token is the next_page_token of the page before; empty for the first.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// since and until bound the time of submission, until excluded; 0 for no bound.
+	SinceUnixMs   int64  `protobuf:"varint,4,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	UntilUnixMs   int64  `protobuf:"varint,5,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"`
+	Table         string `protobuf:"bytes,6,opt,name=table,proto3" json:"table,omitempty"` // jobs that write to it, by its full name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2967,9 +2973,38 @@ func (x *ListJobsRequest) GetState() string {
 	return ""
 }
 
+func (x *ListJobsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+func (x *ListJobsRequest) GetUntilUnixMs() int64 {
+	if x != nil {
+		return x.UntilUnixMs
+	}
+	return 0
+}
+
+func (x *ListJobsRequest) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
 type ListJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*JobStatus           `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty after the last page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3009,6 +3044,13 @@ func (x *ListJobsResponse) GetJobs() []*JobStatus {
 		return x.Jobs
 	}
 	return nil
+}
+
+func (x *ListJobsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type CancelJobResponse struct {
@@ -3597,7 +3639,14 @@ type ListUnitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	All   bool                   `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
 	// job_id names one unit, which comes with its send records.
-	JobId         string `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	JobId     string `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Limit     uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // 0 for all
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	State     string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Table     string `protobuf:"bytes,6,opt,name=table,proto3" json:"table,omitempty"`
+	// since and until bound the time of the seal, until excluded; 0 for no bound.
+	SinceUnixMs   int64 `protobuf:"varint,7,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	UntilUnixMs   int64 `protobuf:"varint,8,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3644,6 +3693,48 @@ func (x *ListUnitsRequest) GetJobId() string {
 		return x.JobId
 	}
 	return ""
+}
+
+func (x *ListUnitsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListUnitsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListUnitsRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ListUnitsRequest) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *ListUnitsRequest) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+func (x *ListUnitsRequest) GetUntilUnixMs() int64 {
+	if x != nil {
+		return x.UntilUnixMs
+	}
+	return 0
 }
 
 type UnitStatus struct {
@@ -4769,6 +4860,7 @@ func (x *FrameStatus) GetRepeats() bool {
 type ListUnitsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Units         []*UnitStatus          `protobuf:"bytes,1,rep,name=units,proto3" json:"units,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty after the last page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4808,6 +4900,13 @@ func (x *ListUnitsResponse) GetUnits() []*UnitStatus {
 		return x.Units
 	}
 	return nil
+}
+
+func (x *ListUnitsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type DriveUnitRequest struct {
@@ -5159,12 +5258,18 @@ const file_firn_proto_rawDesc = "" +
 	"\rExecutorTasks\x12\x1f\n" +
 	"\vexecutor_id\x18\x01 \x01(\tR\n" +
 	"executorId\x12\x14\n" +
-	"\x05tasks\x18\x02 \x01(\rR\x05tasks\"=\n" +
+	"\x05tasks\x18\x02 \x01(\rR\x05tasks\"\xba\x01\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\":\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\"\n" +
+	"\rsince_unix_ms\x18\x04 \x01(\x03R\vsinceUnixMs\x12\"\n" +
+	"\runtil_unix_ms\x18\x05 \x01(\x03R\vuntilUnixMs\x12\x14\n" +
+	"\x05table\x18\x06 \x01(\tR\x05table\"b\n" +
 	"\x10ListJobsResponse\x12&\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x12.firn.v1.JobStatusR\x04jobs\"Q\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x12.firn.v1.JobStatusR\x04jobs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Q\n" +
 	"\x11CancelJobResponse\x12\x16\n" +
 	"\x06answer\x18\x01 \x01(\tR\x06answer\x12$\n" +
 	"\x03job\x18\x02 \x01(\v2\x12.firn.v1.JobStatusR\x03job\"w\n" +
@@ -5212,10 +5317,17 @@ const file_firn_proto_rawDesc = "" +
 	"\x12OpenUploadResponse\x12\x1b\n" +
 	"\tupload_id\x18\x01 \x01(\tR\buploadId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
-	"\x06ticket\x18\x03 \x01(\fR\x06ticket\";\n" +
+	"\x06ticket\x18\x03 \x01(\fR\x06ticket\"\xe4\x01\n" +
 	"\x10ListUnitsRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\x12\x15\n" +
-	"\x06job_id\x18\x02 \x01(\tR\x05jobId\"\xdd\x04\n" +
+	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x14\n" +
+	"\x05table\x18\x06 \x01(\tR\x05table\x12\"\n" +
+	"\rsince_unix_ms\x18\a \x01(\x03R\vsinceUnixMs\x12\"\n" +
+	"\runtil_unix_ms\x18\b \x01(\x03R\vuntilUnixMs\"\xdd\x04\n" +
 	"\n" +
 	"UnitStatus\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
@@ -5314,9 +5426,10 @@ const file_firn_proto_rawDesc = "" +
 	"\x0fcreated_unix_ms\x18\f \x01(\x03R\rcreatedUnixMs\x12&\n" +
 	"\x0fexpires_unix_ms\x18\r \x01(\x03R\rexpiresUnixMs\x12#\n" +
 	"\rresult_schema\x18\x0e \x01(\fR\fresultSchema\x12\x18\n" +
-	"\arepeats\x18\x0f \x01(\bR\arepeats\">\n" +
+	"\arepeats\x18\x0f \x01(\bR\arepeats\"f\n" +
 	"\x11ListUnitsResponse\x12)\n" +
-	"\x05units\x18\x01 \x03(\v2\x13.firn.v1.UnitStatusR\x05units\"\x83\x01\n" +
+	"\x05units\x18\x01 \x03(\v2\x13.firn.v1.UnitStatusR\x05units\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x83\x01\n" +
 	"\x10DriveUnitRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +

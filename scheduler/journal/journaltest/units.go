@@ -24,6 +24,9 @@ func testJobs(t *testing.T, j journal.Journal) {
 	must(t, j.PutJob(ctx, done))
 	got, err := j.Job(ctx, "j-1")
 	must(t, err)
+	if done.Seq = got.Seq; done.Seq == 0 {
+		t.Error("a job without a place in the order")
+	}
 	if d := cmp.Diff(done, got); d != "" {
 		t.Fatal(d)
 	}
@@ -43,6 +46,11 @@ func testJobs(t *testing.T, j journal.Journal) {
 		{journal.Filter{State: "failed"}, "j-1"},
 		{journal.Filter{Running: true}, "j-3 j-2"},
 		{journal.Filter{State: "succeeded"}, ""},
+		{journal.Filter{Before: done.Seq + 1}, "j-1"},
+		{journal.Filter{Before: done.Seq}, ""},
+		{journal.Filter{Since: at, Until: at.Add(time.Millisecond)}, "j-3 j-2 j-1"},
+		{journal.Filter{Since: at.Add(time.Millisecond)}, ""},
+		{journal.Filter{Until: at}, ""},
 	} {
 		jobs, err := j.Jobs(ctx, tt.filter)
 		must(t, err)
