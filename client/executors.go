@@ -21,6 +21,9 @@ const (
 	// ExecutorReturning was known to an earlier process of the scheduler, and is
 	// waited for.
 	ExecutorReturning ExecutorState = "returning"
+	// ExecutorPassedOver failed tasks for reasons of its own, such as a full disk, and
+	// gets none for a while, as long as there are others.
+	ExecutorPassedOver ExecutorState = "passed_over"
 )
 
 // Executor is what the scheduler knows of an executor.

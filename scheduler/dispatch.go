@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -38,14 +39,9 @@ func (s *Scheduler) dispatch() {
 		return
 	}
 	batches := map[*executor][]*launch{}
-	for len(s.state.ready) > 0 {
-		e := s.leastBusy(func(e *executor) bool { return e.free() > 0 })
-		if e == nil {
-			break
-		}
-		if t := s.launchNext(e); t != nil {
-			batches[e] = append(batches[e], t)
-		}
+	free := func(e *executor) bool { return e.free() > 0 }
+	for _, t := range s.launchNext(math.MaxInt, free) {
+		batches[t.attempt.executor] = append(batches[t.attempt.executor], t)
 	}
 	for e, launches := range batches {
 		s.handOut(launches, func(tasks []*firnpb.TaskDefinition) {
@@ -105,22 +101,19 @@ func (e *executor) asksAgain() {
 }
 
 // answerPolls shares the queued tasks out between the executors that wait, so
-// that the first to ask doesn't take all.
+// that the first to ask doesn't take all. One for which there is no task waits on.
 func (s *Scheduler) answerPolls() {
-	for len(s.state.polls) > 0 && len(s.state.ready) > 0 {
+	for _, p := range slices.Clone(s.state.polls) {
 		waiting := 0
 		for _, j := range s.state.ready {
 			waiting += len(j.queue)
 		}
-		p := s.state.polls[0]
-		s.state.polls = s.state.polls[1:]
-		n := min(p.free, p.executor.free(), max(1, (waiting+len(s.state.executors)-1)/len(s.state.executors)))
-		var tasks []*launch
-		for len(tasks) < n && len(s.state.ready) > 0 {
-			if t := s.launchNext(p.executor); t != nil {
-				tasks = append(tasks, t)
-			}
+		n := min(p.free, max(1, (waiting+len(s.state.executors)-1)/len(s.state.executors)))
+		tasks := s.launchNext(n, func(e *executor) bool { return e == p.executor && e.free() > 0 })
+		if len(tasks) == 0 {
+			continue
 		}
+		s.state.polls = slices.DeleteFunc(s.state.polls, func(o *poll) bool { return o == p })
 		s.handOut(tasks, func(tasks []*firnpb.TaskDefinition) { p.tasks <- tasks })
 	}
 }
@@ -133,20 +126,65 @@ func (s *Scheduler) releasePolls() {
 	s.state.polls = nil
 }
 
-// launchNext takes the next queued task and starts an attempt of it on e. Nil:
-// the job had no task after all.
-func (s *Scheduler) launchNext(e *executor) *launch {
-	j := s.state.ready[0]
-	s.state.ready = s.state.ready[1:]
-	if len(j.queue) == 0 {
-		return nil
+// launchNext starts up to n attempts on the executors that have room, one of each
+// job in turn.
+func (s *Scheduler) launchNext(n int, room func(*executor) bool) []*launch {
+	var all []*launch
+	up := s.up()
+	now := time.Now()
+	fresh := s.placement.Fit(up, nil, 0, now) // nearly all tasks haven't failed anywhere
+	for passed := 0; len(all) < n && passed < len(s.state.ready) && s.leastBusy(room) != nil; {
+		j := s.state.ready[0]
+		s.state.ready = s.state.ready[1:]
+		if len(j.queue) == 0 { // they were cancelled
+			continue
+		}
+		run, e, found := s.next(j, func(run graph.RunTask) *executor {
+			fits := fresh
+			if len(run.Failed) > 0 {
+				fits = s.placement.Fit(up, run.Failed, now.Sub(run.Since), now)
+			}
+			return s.leastBusy(func(e *executor) bool { return room(e) && fits(e.id) })
+		})
+		if len(j.queue) > 0 {
+			s.state.ready = append(s.state.ready, j)
+		}
+		if passed++; !found {
+			continue
+		}
+		passed = 0
+		if l := s.launch(e, j, run, false); l != nil {
+			all = append(all, l)
+		}
 	}
-	run := j.queue[0]
-	j.queue = j.queue[1:]
-	if len(j.queue) > 0 {
-		s.state.ready = append(s.state.ready, j)
+	return all
+}
+
+// maxWaiting is how many queued tasks of a job, that wait for an executor on which
+// they haven't failed, are looked at for one that needn't.
+const maxWaiting = 64
+
+// next takes the first queued task of a job that there's an executor for.
+func (s *Scheduler) next(j *job, place func(graph.RunTask) *executor) (run graph.RunTask, e *executor, found bool) {
+	for i, run := range j.queue[:min(len(j.queue), maxWaiting)] {
+		if e := place(run); e != nil {
+			copy(j.queue[1:i+1], j.queue[:i])
+			j.queue = j.queue[1:]
+			return run, e, true
+		}
 	}
-	return s.launch(e, j, run, false)
+	return graph.RunTask{}, nil, false
+}
+
+// up are the executors that take tasks.
+func (s *Scheduler) up() []string {
+	var all []string
+	for _, e := range s.state.executors {
+		if e.stays() {
+			all = append(all, e.id)
+		}
+	}
+	return all
 }
 
 // speculate starts second attempts of tasks that take long, where slots are free:
@@ -173,9 +211,11 @@ func (s *Scheduler) launchTwin(j *job, late graph.TaskRun) {
 		return
 	}
 	var p *poll
-	e := s.leastBusy(func(e *executor) bool { return e.id != late.Executor && e.free() > 0 })
+	fits := s.placement.Fit(s.up(), append(slices.Clip(run.Failed), late.Executor), 0, time.Now())
+	other := func(e *executor) bool { return e.id != late.Executor && e.free() > 0 && fits(e.id) }
+	e := s.leastBusy(other)
 	if s.cfg.Dispatch == DispatchPull {
-		i := slices.IndexFunc(s.state.polls, func(p *poll) bool { return p.executor.id != late.Executor && p.executor.free() > 0 })
+		i := slices.IndexFunc(s.state.polls, func(p *poll) bool { return other(p.executor) })
 		if i < 0 {
 			return
 		}

@@ -127,6 +127,8 @@ func (s *Scheduler) executorStatus(e *executor) *firnpb.ExecutorStatus {
 	switch {
 	case e.returning:
 		st.State = "returning"
+	case e.stays() && s.placement.PassedOver(e.id, time.Now()):
+		st.State = "passed_over"
 	case e.stays():
 	case len(e.running) == 0 && len(st.Holds) == 0:
 		st.State = "drained"
@@ -310,6 +312,7 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 			if keep, ok := act.(graph.KeepOutput); ok && keep.Attempt == a.id {
 				s.keepSuccess(a.job, st)
 				outcome = metrics.TaskSucceeded
+				s.placement.Succeeded(e.id)
 			}
 		}
 		if outcome != metrics.TaskSucceeded && st.GetFiles() > 0 {
@@ -330,6 +333,9 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 			ev.Lost = &graph.LostInput{
 				Task: graph.TaskID{Stage: lost.Stage, Task: lost.Task}, Attempt: lost.Attempt, Executor: lost.Executor,
 			}
+		}
+		if until := s.placement.Failed(e.id, ev.Err, time.Now()); !until.IsZero() {
+			s.log.Warn("executor fails tasks and is passed over", slog.String("executor", e.id), slog.Time("until", until), slog.Any("error", ev.Err))
 		}
 		s.apply(a.job, ev)
 		s.attemptOver(a, st.GetState(), tookOf(st), ev.Err)

@@ -195,6 +195,7 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 	}
 	s.noted(nil, journal.Batch{Gone: []journal.Executor{{ID: e.id, Incarnation: e.incarnation}}})
 	s.dropExecutor(e, 0)
+	s.placement.Forget(e.id)
 	for fp, j := range s.state.cached {
 		if j.resultOn(e.id) {
 			delete(s.state.cached, fp)
@@ -362,10 +363,8 @@ func (s *Scheduler) anyExecutor(ctx context.Context, avoid ...string) (*executor
 		var arrived chan struct{}
 		if err := s.loop.call(ctx, func() {
 			arrived = s.state.arrived
-			e = s.leastBusy(func(e *executor) bool { return e.stays() && !slices.Contains(avoid, e.id) })
-			if e == nil {
-				e = s.leastBusy((*executor).stays)
-			}
+			fits := s.placement.Fit(s.up(), avoid, 0, time.Now())
+			e = s.leastBusy(func(e *executor) bool { return e.stays() && fits(e.id) })
 			if e != nil {
 				s.use(e)
 			}

@@ -27,6 +27,7 @@ import (
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/placement"
 	"github.com/firn-project/firn/scheduler/stripped"
 	"github.com/firn-project/firn/sql"
 )
@@ -60,6 +61,8 @@ type Scheduler struct {
 	// loop is the event loop: only functions that it runs touch state.
 	loop  *mailbox
 	state state
+	// placement knows which executors fail tasks. It belongs to the event loop.
+	placement *placement.Board
 	// events logs what happens to jobs; nil when nobody asked for it.
 	events *eventlog.Log
 	// scribe writes the journal's job records, in the order of the events.
@@ -128,7 +131,7 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, err
 	}
 	return &Scheduler{
-		cfg: cfg, log: cfg.Logger, leave: make(chan struct{}), mark: uuid.NewString()[len("00000000-0000-4000-"):],
+		cfg: cfg, log: cfg.Logger, placement: placement.New(), leave: make(chan struct{}), mark: uuid.NewString()[len("00000000-0000-4000-"):],
 		planSlots: make(chan struct{}, cfg.PlanSlots), rootSlots: make(chan struct{}, cfg.RootSlots),
 		state: state{
 			jobs: map[string]*job{}, byKey: map[string]*job{}, cached: map[string]*job{},

@@ -24,7 +24,7 @@ const labelValues = "## Labels\n\n" +
 	"| `catalog` | names of catalogs: the first 32, `other` for those that come later, as statements may make and drop catalogs |\n" +
 	"| `method` | of a REST catalog the HTTP method; of a database `list`, `load`, `create`, `register`, `drop`, `swap` |\n" +
 	"| `code` | of a REST catalog the HTTP status, `none` when no answer came; of a database `ok`, `conflict`, `error` |\n" +
-	"| `state` | of executors: `ready`, `draining`, `drained`, `returning`; of jobs: `succeeded`, `failed`, `cancelled` |\n" +
+	"| `state` | of executors: `ready`, `draining`, `drained`, `returning`, `passed_over`; of jobs: `succeeded`, `failed`, `cancelled` |\n" +
 	"| `direction` | `read`, `upload` |\n\n" +
 	"The log of a Delta table is no catalog: its requests go to the object store and aren't counted. A commit that ends because its base was rolled back or its table replaced is `refused`, with the kind `ref_moved`.\n" +
 	"`firn_orphan_files` goes by the scheduler's record: what attempts left that no commit names is deleted after the job's end and not counted; `firn table orphans` looks for it.\n\n" +

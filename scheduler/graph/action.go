@@ -1,6 +1,10 @@
 package graph
 
-import "github.com/firn-project/firn/scheduler/graph/adaptive"
+import (
+	"time"
+
+	"github.com/firn-project/firn/scheduler/graph/adaptive"
+)
 
 // Action is what the event loop must do next.
 type Action interface{ isAction() }
@@ -28,6 +32,9 @@ type RunTask struct {
 	Task         TaskID
 	StageAttempt int
 	Inputs       []Accepted
+	// Failed are the executors on which it failed, Since is when it was queued.
+	Failed []string
+	Since  time.Time
 }
 
 // CancelTask asks to tell the executor to stop the attempt (or drop it from the

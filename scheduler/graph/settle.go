@@ -168,7 +168,7 @@ func (g *Graph) queue(s *stage) {
 		t := &s.tasks[n]
 		if t.state == taskWaiting && !g.held(t) {
 			t.state, t.stageAttempt, t.attempt, t.executor = taskQueued, s.attempt, "", ""
-			g.emit(RunTask{Task: TaskID{s.spec.ID, n}, StageAttempt: s.attempt, Inputs: g.inputs(s, n)})
+			g.emit(RunTask{Task: TaskID{s.spec.ID, n}, StageAttempt: s.attempt, Inputs: g.inputs(s, n), Failed: t.failedOn, Since: g.now})
 		}
 	}
 	if s.complete() {

@@ -33,6 +33,8 @@ type task struct {
 	// something needs it.
 	lost     bool
 	failures int
+	// failedOn are the executors on which it failed.
+	failedOn []string
 	accepted []Accepted
 	// flows: the running attempt of a pipelined job has rows to be read. heldBy is
 	// the running attempt that it couldn't read.
@@ -268,6 +270,9 @@ func (g *Graph) taskFailed(ev TaskFailed) {
 // or fails the job when the task had its tries.
 func (g *Graph) retry(s *stage, id TaskID, t *task, failed launch, err error) {
 	t.failures++
+	if !slices.Contains(t.failedOn, failed.executor) {
+		t.failedOn = append(slices.Clip(t.failedOn), failed.executor) // RunTask has the old one
+	}
 	t.leave(failed.attempt)
 	if t.failures >= g.spec.MaxTaskFailures {
 		s.state, s.ended = StageFailed, g.now

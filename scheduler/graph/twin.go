@@ -19,7 +19,7 @@ func (g *Graph) Twin(id TaskID) (run RunTask, ok bool) {
 	if t == nil || !g.mayTwin(s, t) {
 		return RunTask{}, false
 	}
-	return RunTask{Task: id, StageAttempt: t.stageAttempt, Inputs: g.inputs(s, id.Task)}, true
+	return RunTask{Task: id, StageAttempt: t.stageAttempt, Inputs: g.inputs(s, id.Task), Failed: t.failedOn, Since: g.now}, true
 }
 
 func (g *Graph) mayTwin(s *stage, t *task) bool {

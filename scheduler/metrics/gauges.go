@@ -39,7 +39,7 @@ func (m *Metrics) gauges() {
 // alert sees them end.
 func (n Now) tell(g meter.Gauge) {
 	g(pendingName, float64(n.TasksPending))
-	for _, state := range []string{"ready", "draining", "drained", "returning"} {
+	for _, state := range []string{"ready", "draining", "drained", "returning", "passed_over"} {
 		g(executorsName, float64(n.Executors[state]), state)
 	}
 	for name, byFormat := range map[string]map[string]int64{queueName: n.QueueLength, unknownName: n.Unknown, orphansName: n.Orphans} {

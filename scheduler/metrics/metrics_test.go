@@ -70,6 +70,7 @@ firn_commits_total{format="iceberg",operation="append",outcome="unknown"} 1
 # TYPE firn_executors gauge
 firn_executors{state="drained"} 0
 firn_executors{state="draining"} 0
+firn_executors{state="passed_over"} 0
 firn_executors{state="ready"} 2
 firn_executors{state="returning"} 0
 # HELP firn_jobs_total Jobs that ended.

@@ -17,7 +17,7 @@ import (
 // executor is what is known of an executor.
 type executor struct {
 	ID      string   `json:"executor_id"`
-	State   string   `json:"state" enum:"ready,draining,drained,returning"`
+	State   string   `json:"state" enum:"ready,draining,drained,returning,passed_over"`
 	Address string   `json:"address"`
 	Slots   uint32   `json:"slots"`
 	Running uint32   `json:"running"`

@@ -4367,7 +4367,7 @@ func (x *DrainExecutorRequest) GetExecutorId() string {
 type ExecutorStatus struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ExecutorId string                 `protobuf:"bytes,1,opt,name=executor_id,json=executorId,proto3" json:"executor_id,omitempty"`
-	// state: ready, draining, drained (nothing is lost if it stops), or returning
+	// state: ready, passed_over (it fails tasks), draining, drained (nothing is lost if it stops), or returning
 	// (an earlier process of the scheduler knew it, and it is waited for).
 	State       string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	Address     string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // control, host:port

@@ -1,0 +1,89 @@
+package placement
+
+import (
+	"slices"
+	"time"
+
+	"github.com/firn-project/firn/commit"
+)
+
+const (
+	// Faults of its own in a row, without a success between them, make an executor
+	// one to pass over: one may be the task's, that needed more than there was.
+	Faults = 2
+	// First is for how long an executor is passed over the first time. It doubles
+	// with each further fault, up to Most.
+	First = 30 * time.Second
+	// Most is for how long an executor is passed over at most.
+	Most = 5 * time.Minute
+	// Patience is how long a task waits for an executor on which it hasn't failed,
+	// if where it failed nothing speaks against the executor itself.
+	Patience = time.Minute
+)
+
+// own are the errors that say more about an executor than about the task: it wants
+// for something that another executor may have.
+var own = []commit.Code{commit.CodeShuffleFull, commit.CodeShuffleIO, commit.CodeSpillFull, commit.CodeSpill}
+
+// Own says whether a task failed for want of something on its executor.
+func Own(err error) bool { return slices.Contains(own, commit.CodeOf(err)) }
+
+// Board has the executors with faults of their own. It is used by one goroutine.
+type Board struct{ faults map[string]fault }
+
+type fault struct {
+	inARow int
+	until  time.Time
+}
+
+// New returns a board without a fault.
+func New() *Board { return &Board{faults: map[string]fault{}} }
+
+// Failed takes in that a task failed. When that makes the executor one to pass over,
+// it says until when; zero otherwise.
+func (b *Board) Failed(executor string, err error, now time.Time) (until time.Time) {
+	if !Own(err) {
+		return time.Time{}
+	}
+	f := b.faults[executor]
+	if now.Before(f.until) {
+		return time.Time{} // it ran beside the one that made this known
+	}
+	f.inARow++
+	if f.inARow >= Faults {
+		f.until = now.Add(min(First<<min(f.inARow-Faults, 8), Most))
+		until = f.until
+	}
+	b.faults[executor] = f
+	return until
+}
+
+// Succeeded takes in that a task succeeded.
+func (b *Board) Succeeded(executor string) { delete(b.faults, executor) }
+
+// Forget drops what is known of an executor that is gone.
+func (b *Board) Forget(executor string) { delete(b.faults, executor) }
+
+// PassedOver says whether an executor is given no tasks while there is another one.
+func (b *Board) PassedOver(executor string, now time.Time) bool {
+	return now.Before(b.faults[executor].until)
+}
+
+// Fit gives those executors that a task may be given, of those that take tasks, as a
+// question. failed are those on which it failed, and waited is how long it waits.
+// It may have to wait on: that an executor fits doesn't mean that it has a slot.
+func (b *Board) Fit(up, failed []string, waited time.Duration, now time.Time) func(executor string) bool {
+	fresh := func(e string) bool { return !slices.Contains(failed, e) }
+	if waited > Patience {
+		fresh = func(e string) bool { return !slices.Contains(failed, e) || b.faults[e].inARow == 0 }
+	}
+	sound := func(e string) bool { return !b.PassedOver(e, now) }
+	for _, fits := range []func(string) bool{
+		func(e string) bool { return fresh(e) && sound(e) }, fresh, sound,
+	} {
+		if slices.ContainsFunc(up, fits) {
+			return fits
+		}
+	}
+	return func(string) bool { return true }
+}
