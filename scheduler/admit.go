@@ -62,7 +62,7 @@ func (s *Scheduler) submit(ctx context.Context, sub submission) (*firnpb.JobStat
 		if running == nil && sub.mode == plan.ModeCached {
 			if c := s.state.cached[sub.fingerprint]; c != nil && c.isPublished() {
 				c.expires = time.Now().Add(s.cfg.ResultTTL)
-				c.partitions = partitionsOf(s.locations(c, c.graph.Accepted(), c.expires))
+				c.partitions = partitionsOf(s.sign(s.locations(c, c.graph.Accepted()), c.expires))
 				running = c
 			}
 		}

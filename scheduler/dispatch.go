@@ -14,6 +14,7 @@ import (
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/metrics"
+	"github.com/firn-project/firn/scheduler/planner"
 )
 
 // ticketTTL is how long a running job's own tickets hold: longer than any task
@@ -55,7 +56,12 @@ func (s *Scheduler) dispatch() {
 // launch is one attempt on its way to its executor.
 type launch struct {
 	attempt *attempt
-	task    *firnpb.TaskDefinition
+	planned *planner.Job
+	inputs  []plan.ShuffleLocation
+	// task is what its executor gets, err why there's none. They are made aside from
+	// the event loop: a task may read 100,000 outputs, with a ticket for each.
+	task *firnpb.TaskDefinition
+	err  error
 }
 
 // handOut records the attempts and gives out, once that is durable, what of them
@@ -65,11 +71,21 @@ func (s *Scheduler) handOut(launches []*launch, give func([]*firnpb.TaskDefiniti
 	for _, l := range launches {
 		s.noted(l.attempt.job, journal.Batch{Started: []journal.Attempt{startedAttempt(l.attempt)}})
 	}
-	s.noted(nil, journal.Batch{}, func(err error) {
+	durable := make(chan error, 1)
+	s.noted(nil, journal.Batch{}, func(err error) { durable <- err })
+	s.wg.Go(func() {
+		for _, l := range launches {
+			s.define(l)
+		}
+		err := <-durable
 		if !s.loop.put(func() {
 			var tasks []*firnpb.TaskDefinition
 			for _, l := range launches {
-				if err == nil && s.state.attempts[l.attempt.id] == l.attempt {
+				switch {
+				case err != nil || s.state.attempts[l.attempt.id] != l.attempt:
+				case l.err != nil:
+					s.apply(l.attempt.job, graph.Failed{Err: l.err})
+				default:
 					l.attempt.handed = true
 					s.noteTask(l.attempt, eventlog.TaskStarted, "running", nil)
 					tasks = append(tasks, l.task)
@@ -197,8 +213,10 @@ func (s *Scheduler) speculate(now time.Time) {
 		if j.graph == nil || j.graph.Phase() != graph.PhaseExecuting {
 			continue
 		}
-		for _, late := range s.cfg.Speculation.Pick(j.graph.Runs(), j.graph.Stages(), now) {
-			s.launchTwin(j, late)
+		if stages := j.graph.Stages(); s.cfg.Speculation.Looks(stages) {
+			for _, late := range s.cfg.Speculation.Pick(j.graph.Runs(), stages, now) {
+				s.launchTwin(j, late)
+			}
 		}
 	}
 }
@@ -246,11 +264,6 @@ func (s *Scheduler) launchTwin(j *job, late graph.TaskRun) {
 func (s *Scheduler) launch(e *executor, j *job, run graph.RunTask, twin bool) *launch {
 	s.use(e)
 	a := &attempt{id: newID("a-"), job: j, task: run.Task, stageAttempt: run.StageAttempt, executor: e, twin: twin}
-	def, err := s.definition(a, run.Inputs)
-	if err != nil {
-		s.apply(j, graph.Failed{Err: err})
-		return nil
-	}
 	s.state.attempts[a.id], e.running[a.id] = a, a
 	s.apply(j, graph.TaskLaunched{Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id, Twin: twin})
 	if s.state.attempts[a.id] != a { // taken back at once
@@ -258,36 +271,34 @@ func (s *Scheduler) launch(e *executor, j *job, run graph.RunTask, twin bool) *l
 	}
 	s.log.Debug("task launched", slog.String("job_id", j.id), slog.Int("stage", a.task.Stage), slog.Int("task", a.task.Task),
 		slog.String("attempt", a.id), slog.String("executor", e.id))
-	return &launch{a, def}
+	return &launch{attempt: a, planned: j.planned, inputs: s.locations(j, run.Inputs)}
 }
 
-func (s *Scheduler) definition(a *attempt, inputs []graph.Accepted) (*firnpb.TaskDefinition, error) {
+// define makes what the executor gets. It touches nothing that changes.
+func (s *Scheduler) define(l *launch) {
+	a := l.attempt
 	j := a.job
-	stage := &j.planned.Stages[a.task.Stage]
-	fragment, err := j.planned.Fragment(stage.ID, a.task.Task, s.locations(j, inputs, time.Now().Add(ticketTTL)))
+	stage := &l.planned.Stages[a.task.Stage]
+	fragment, err := l.planned.Fragment(stage.ID, a.task.Task, s.sign(l.inputs, time.Now().Add(ticketTTL)))
 	if err != nil {
-		return nil, err
+		l.err = err
+		return
 	}
-	return &firnpb.TaskDefinition{
+	l.task = &firnpb.TaskDefinition{
 		JobId: j.id, Stage: uint32(a.task.Stage), StageAttempt: uint32(a.stageAttempt), Task: uint32(a.task.Task),
 		AttemptId: a.id, Fragment: fragment, MemoryBytes: a.executor.memory / int64(max(a.executor.slots, 1)),
 		NowUnixUs: j.now.UnixMicro(), TimeZone: j.timeZone, Outputs: uint32(stage.Outputs), Manifests: stage.Manifests,
-	}, nil
+	}
 }
 
-// locations says where accepted outputs can be read. An executor that is gone
-// has no address; reading from it then fails as lost input.
-func (s *Scheduler) locations(j *job, inputs []graph.Accepted, expires time.Time) []plan.ShuffleLocation {
+// locations says where accepted outputs can be read, with a ticket from sign. An
+// executor that is gone has no address; reading from it then fails as lost input.
+func (s *Scheduler) locations(j *job, inputs []graph.Accepted) []plan.ShuffleLocation {
 	all := make([]plan.ShuffleLocation, 0, len(inputs))
 	for _, in := range inputs {
 		l := plan.ShuffleLocation{
 			Job: j.id, Stage: in.Task.Stage, Task: in.Task.Task, Attempt: in.Attempt, Output: in.Output.Partition,
 			Executor: in.Executor, Rows: in.Output.Rows, Bytes: in.Output.Bytes,
-			Ticket: s.signer.Sign(&firnpb.Ticket{
-				Purpose: wire.PurposeRead, JobId: j.id, Stage: uint32(in.Task.Stage), Task: uint32(in.Task.Task),
-				AttemptId: in.Attempt, Output: uint32(in.Output.Partition), ExecutorId: in.Executor,
-				ExpiresUnixMs: expires.UnixMilli(), FirstRow: in.First, EndRow: in.End,
-			}),
 		}
 		if l.First, l.End = in.First, in.End; in.End > 0 {
 			l.Rows, l.Bytes = in.End-in.First, in.Output.Bytes*(in.End-in.First)/max(in.Output.Rows, 1)
@@ -298,6 +309,20 @@ func (s *Scheduler) locations(j *job, inputs []graph.Accepted, expires time.Time
 		all = append(all, l)
 	}
 	return all
+}
+
+// sign gives each location its ticket. It takes some 15 µs for each, so who signs
+// many doesn't do it in the event loop.
+func (s *Scheduler) sign(locations []plan.ShuffleLocation, expires time.Time) []plan.ShuffleLocation {
+	for i := range locations {
+		l := &locations[i]
+		l.Ticket = s.signer.Sign(&firnpb.Ticket{
+			Purpose: wire.PurposeRead, JobId: l.Job, Stage: uint32(l.Stage), Task: uint32(l.Task),
+			AttemptId: l.Attempt, Output: uint32(l.Output), ExecutorId: l.Executor,
+			ExpiresUnixMs: expires.UnixMilli(), FirstRow: l.First, EndRow: l.End,
+		})
+	}
+	return locations
 }
 
 // enqueue queues a task of a job.

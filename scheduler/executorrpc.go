@@ -190,7 +190,7 @@ func (s *Scheduler) holds(e *executor) []string {
 	for _, j := range s.jobsInOrder() {
 		needed := j.hasEnded() && j.resultOn(e.id)
 		if j.graph != nil && !j.hasEnded() && !j.graph.Sealed() {
-			needed = slices.ContainsFunc(j.graph.Runs(), func(r graph.TaskRun) bool { return r.Done && r.Executor == e.id })
+			needed = j.graph.DoneOn()[e.id] > 0
 		}
 		if needed {
 			all = append(all, j.id)

@@ -265,19 +265,21 @@ func (s *Scheduler) jobEnded(j *job) {
 		s.publish(j)
 		return
 	}
-	locations := s.locations(j, j.graph.Accepted(), j.expires)
-	j.partitions = partitionsOf(locations)
+	locations, expires := s.locations(j, j.graph.Accepted()), j.expires
+	holders := map[string]bool{}
 	for _, l := range locations {
-		j.holders = append(j.holders, l.Executor)
+		holders[l.Executor] = true
 	}
+	j.holders = slices.Sorted(maps.Keys(holders))
 	if j.mode == plan.ModeCached {
 		s.state.cached[j.fingerprint] = j
 	}
 	// The schema is in the data; a plan has only its own names of the types.
 	s.wg.Go(func() {
+		partitions := partitionsOf(s.sign(locations, expires))
 		schema := s.resultSchema(locations)
 		s.loop.put(func() {
-			j.schema = schema
+			j.partitions, j.schema = partitions, schema
 			s.publish(j)
 		})
 	})
@@ -368,7 +370,7 @@ func (s *Scheduler) showAccepted(j *job) {
 		}
 	}
 	if len(accepted) != len(j.partitions) {
-		j.partitions = partitionsOf(s.locations(j, accepted, time.Now().Add(ticketTTL)))
+		j.partitions = partitionsOf(s.sign(s.locations(j, accepted), time.Now().Add(ticketTTL)))
 		j.shown = nil
 		for _, a := range accepted {
 			j.shown = append(j.shown, a.Attempt)

@@ -104,6 +104,7 @@ func (s *Scheduler) startRoot(j *job, a graph.RunSchedulerRoot) {
 // mayStart asks the graph right before the root starts.
 func (r *rootRun) mayStart(ctx context.Context) bool {
 	ok := false
+	defer func() { r.s.sign(r.locations, time.Now().Add(ticketTTL)) }() // aside from the event loop
 	// Past this point the graph waits for the root's end, so the question isn't
 	// given up when ctx ends.
 	_ = r.s.loop.call(context.WithoutCancel(ctx), func() {
@@ -113,7 +114,7 @@ func (r *rootRun) mayStart(ctx context.Context) bool {
 		for _, a := range r.s.apply(r.job, graph.RootStarted{Epoch: r.epoch}) {
 			if _, start := a.(graph.StartRoot); start {
 				ok = true
-				r.locations = r.s.locations(r.job, r.inputs, time.Now().Add(ticketTTL))
+				r.locations = r.s.locations(r.job, r.inputs)
 			}
 		}
 	})

@@ -45,7 +45,7 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 			st.Tasks += stage.GetTasks()
 		}
 		st.RejectedRows, st.Rejects = j.graph.Rejected()
-		st.Executors = executorTasks(j.graph.Runs())
+		st.Executors = executorTasks(j.graph.DoneOn())
 		if j.planned.Root == nil && len(st.Stages) > 0 {
 			st.Rows = st.Stages[len(st.Stages)-1].GetRows()
 		}
@@ -105,17 +105,11 @@ func showReport(root *firnpb.StageStatus, r *commit.Report) {
 	root.Attempts, root.Conflicts, root.SnapshotId = uint32(r.Attempts), uint32(r.Conflicts), r.SnapshotID
 }
 
-// executorTasks counts the accepted attempts by executor.
-func executorTasks(runs []graph.TaskRun) []*firnpb.ExecutorTasks {
-	n := map[string]uint32{}
-	for _, r := range runs {
-		if r.Done {
-			n[r.Executor]++
-		}
-	}
+// executorTasks lists how many attempts were accepted on each executor.
+func executorTasks(done map[string]int) []*firnpb.ExecutorTasks {
 	var all []*firnpb.ExecutorTasks
-	for id, tasks := range n {
-		all = append(all, &firnpb.ExecutorTasks{ExecutorId: id, Tasks: tasks})
+	for id, tasks := range done {
+		all = append(all, &firnpb.ExecutorTasks{ExecutorId: id, Tasks: uint32(tasks)})
 	}
 	slices.SortFunc(all, func(a, b *firnpb.ExecutorTasks) int { return cmp.Compare(a.GetExecutorId(), b.GetExecutorId()) })
 	return all

@@ -35,18 +35,22 @@ import (
 // deterministic reruns whole, and so does everything that read from it: rows
 // of two different runs must never meet in one result.
 type Graph struct {
-	spec     Spec
-	specErr  error
-	stages   []*stage
-	byID     map[int]int
-	state    State
-	commit   commit.CommitState
-	err      error
-	result   []byte
-	root     root
-	readers  map[int]bool // epochs of roots that may be reading
-	freed    bool         // everything but a kept final stage
-	kept     bool         // the final stage outlives success, for the client
+	spec    Spec
+	specErr error
+	stages  []*stage
+	byID    map[int]int
+	state   State
+	commit  commit.CommitState
+	err     error
+	result  []byte
+	root    root
+	readers map[int]bool // epochs of roots that may be reading
+	// on are the tasks that were on each executor, doneOn counts those that were
+	// accepted there.
+	on       map[string]map[TaskID]bool
+	doneOn   map[string]int
+	freed    bool // everything but a kept final stage
+	kept     bool // the final stage outlives success, for the client
 	pipe     pipe
 	revision uint64
 	started  time.Time
@@ -79,11 +83,13 @@ func New(spec Spec, now time.Time) *Graph {
 	}
 	g := &Graph{
 		spec: spec, state: Planning, commit: commit.CommitNone,
-		byID: map[int]int{}, readers: map[int]bool{}, started: now, now: now,
+		byID: map[int]int{}, readers: map[int]bool{}, on: map[string]map[TaskID]bool{}, doneOn: map[string]int{}, started: now, now: now,
 	}
 	g.specErr = spec.Validate()
 	for i, s := range spec.Stages {
-		g.stages = append(g.stages, &stage{spec: s, state: StageUnresolved, attempt: 1, tasks: make([]task, max(s.Tasks, 0))})
+		st := &stage{spec: s, state: StageUnresolved, attempt: 1}
+		st.cut(max(s.Tasks, 0))
+		g.stages = append(g.stages, st)
 		g.byID[s.ID] = i
 	}
 	return g
@@ -172,7 +178,7 @@ func (g *Graph) Progress() int {
 	}
 	done, all := 0, 0
 	for _, s := range g.stages {
-		done += s.done()
+		done += s.done
 		all += len(s.tasks)
 	}
 	if all == 0 {
@@ -185,17 +191,10 @@ func (g *Graph) Progress() int {
 func (g *Graph) Stages() []StageView {
 	views := make([]StageView, 0, len(g.stages))
 	for _, s := range g.stages {
-		v := StageView{
-			ID: s.spec.ID, State: s.state, Attempt: s.attempt, Tasks: len(s.tasks),
-			Done: s.done(), Started: s.started, Ended: s.ended, Layout: s.layout,
-		}
-		for i := range s.tasks {
-			t := &s.tasks[i]
-			if t.state == taskDone {
-				v.Rows, v.Bytes, v.Files = v.Rows+t.rows, v.Bytes+t.bytes, v.Files+t.files
-			}
-		}
-		views = append(views, v)
+		views = append(views, StageView{
+			ID: s.spec.ID, State: s.state, Attempt: s.attempt, Tasks: len(s.tasks), Done: s.done,
+			Rows: s.rows, Bytes: s.bytes, Files: s.files, Started: s.started, Ended: s.ended, Layout: s.layout,
+		})
 	}
 	return views
 }
@@ -295,9 +294,9 @@ func (g *Graph) Runs() []TaskRun {
 // reasons ("file:line: why"), in plan order.
 func (g *Graph) Rejected() (rows int64, why []string) {
 	for _, s := range g.stages {
-		for i := range s.tasks {
+		rows += s.rejected
+		for i := 0; s.rejected > 0 && i < len(s.tasks); i++ {
 			if t := &s.tasks[i]; t.state == taskDone {
-				rows += t.rejected
 				why = append(why, t.rejects[:min(len(t.rejects), 10-len(why))]...)
 			}
 		}

@@ -19,7 +19,7 @@ func (g *Graph) layOut(s *stage) {
 		}
 	}
 	s.layout = adaptive.New(outputs, *s.spec.Adapt)
-	s.tasks = make([]task, len(s.layout.Tasks))
+	s.cut(len(s.layout.Tasks))
 	g.emit(KeepLayout{Stage: s.spec.ID, Layout: s.layout})
 }
 

@@ -92,6 +92,14 @@ func (m *model) follow(w *world, want string, acts []graph.Action) {
 			w.check(m.running[r.Attempt].Executor == r.Executor, "%s runs, but the model has ended it", r.Attempt)
 		}
 	}
+	shown, onAll := 0, 0
+	for _, s := range w.g.Stages() {
+		shown += s.Done
+	}
+	for _, n := range w.g.DoneOn() {
+		onAll += n
+	}
+	w.check(shown == accepted && onAll == accepted, "%d are counted by stage and %d by executor, %d were accepted", shown, onAll, accepted)
 	w.check(accepted == len(m.accepted) && running == len(m.running), "%d accepted and %d run; the model has %v and %v", accepted, running, m.accepted, m.running)
 }
 

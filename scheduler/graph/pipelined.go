@@ -26,38 +26,14 @@ type pipe struct {
 	holding bool
 }
 
-// underWay: every task runs or was accepted and can be read. It is asked after each
-// launch, so it goes on where it found one that doesn't.
-func (s *stage) underWay() bool {
-	for i := range s.tasks {
-		n := (s.idle + i) % len(s.tasks)
-		if t := &s.tasks[n]; t.state != taskRunning && (t.state != taskDone || t.lost) {
-			s.idle = n
-			return false
-		}
-	}
-	return true
-}
+// underWay: every task runs or was accepted and can be read.
+func (s *stage) underWay() bool { return !s.stopped() && s.lost == 0 }
 
 // begun: some task runs or was accepted.
-func (s *stage) begun() bool {
-	for i := range s.tasks {
-		if st := s.tasks[i].state; st == taskRunning || st == taskDone {
-			return true
-		}
-	}
-	return false
-}
+func (s *stage) begun() bool { return s.waiting+s.queued < len(s.tasks) }
 
 // stopped: some task has no attempt, now or accepted.
-func (s *stage) stopped() bool {
-	for i := range s.tasks {
-		if st := s.tasks[i].state; st == taskWaiting || st == taskQueued {
-			return true
-		}
-	}
-	return false
-}
+func (s *stage) stopped() bool { return s.waiting+s.queued > 0 }
 
 // streams lists what was accepted and what is being written, in plan order; only
 // that of one partition when it isn't nil.
@@ -96,7 +72,7 @@ func (g *Graph) hold(s *stage, t *task, l LostInput) bool {
 	}
 	for _, id := range s.spec.Inputs {
 		if _, in := g.find(l.Task); id == l.Task.Stage && in != nil && in.state == taskRunning && in.attempt == l.Attempt {
-			t.leave(t.attempt)
+			g.leave(s, t, t.attempt)
 			t.heldBy = l
 			return true
 		}
@@ -166,7 +142,7 @@ func (g *Graph) accounted() bool {
 		return true
 	}
 	for _, s := range g.stages {
-		if s.done() < len(s.tasks) {
+		if s.done < len(s.tasks) {
 			return false
 		}
 	}

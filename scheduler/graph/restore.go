@@ -54,8 +54,10 @@ func Restore(spec Spec, kept Kept, now time.Time) (*Graph, []Action) {
 			g.emit(DropOutput{Attempt: ev.Attempt})
 			continue
 		}
-		t.accept(ev)
-		t.lost = kept.Lost[ev.Attempt]
+		g.accept(s, t, ev)
+		if kept.Lost[ev.Attempt] {
+			s.lose(t)
+		}
 		g.resume(s, ev.StageAttempt)
 	}
 	if kept.Sealed {
@@ -69,7 +71,9 @@ func Restore(spec Spec, kept Kept, now time.Time) (*Graph, []Action) {
 		if t == nil || t.state != taskWaiting || s.spec.Adapt != nil && s.layout == nil {
 			continue
 		}
-		t.state, t.stageAttempt, t.attempt, t.executor, t.launched = taskRunning, ev.StageAttempt, ev.Attempt, ev.Executor, now
+		t.stageAttempt, t.attempt, t.executor, t.launched = ev.StageAttempt, ev.Attempt, ev.Executor, now
+		g.become(s, t, taskRunning)
+		g.seenOn(ev.Executor, ev.Task)
 		g.resume(s, ev.StageAttempt)
 	}
 	if g.checkRejects() {
@@ -90,7 +94,8 @@ func (g *Graph) resumeLayouts(layouts map[int]*adaptive.Layout) {
 		}
 		in := g.stages[g.byID[s.spec.Inputs[0]]]
 		if l.Check(len(in.tasks), max(in.spec.Outputs, 1)) {
-			s.layout, s.tasks = l, make([]task, len(l.Tasks))
+			s.layout = l
+			s.cut(len(l.Tasks))
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (g *Graph) rollBack(cause error) bool {
 	needed := make([]bool, len(g.stages))
 	needed[len(g.stages)-1] = true
 	for i, s := range slices.Backward(g.stages) {
-		if needed[i] && s.anyLost() {
+		if needed[i] && s.lost > 0 {
 			s.rollbacks++
 			s.attempt++
 			s.state = StageRunning
@@ -60,7 +60,7 @@ func (g *Graph) rollBack(cause error) bool {
 			}
 			g.abandonRoot()
 		}
-		if needed[i] && !s.complete() || g.spec.Pipelined && s.done() < len(s.tasks) {
+		if needed[i] && !s.complete() || g.spec.Pipelined && s.done < len(s.tasks) {
 			for _, id := range s.spec.Inputs {
 				needed[g.byID[id]] = true
 			}
@@ -77,30 +77,22 @@ func (g *Graph) abandonRoot() {
 	g.root.state = rootNone
 }
 
-func (s *stage) anyLost() bool {
-	for i := range s.tasks {
-		if s.tasks[i].lost {
-			return true
-		}
-	}
-	return false
-}
-
 func (g *Graph) dropLost(s *stage) {
 	for i := range s.tasks {
 		if s.tasks[i].lost {
-			g.drop(&s.tasks[i])
+			g.drop(s, &s.tasks[i])
 		}
 	}
 }
 
 // drop takes an acceptance back. The output of that attempt is never listed
 // again.
-func (g *Graph) drop(t *task) {
+func (g *Graph) drop(s *stage, t *task) {
 	if t.state == taskDone {
 		g.emit(DropOutput{Attempt: t.attempt})
 	}
-	t.state, t.lost, t.accepted = taskWaiting, false, nil
+	g.become(s, t, taskWaiting)
+	t.lost, t.accepted = false, nil
 	t.rows, t.bytes, t.files, t.rejected, t.rejects = 0, 0, 0, 0, nil
 }
 
@@ -130,10 +122,11 @@ func (g *Graph) giveUp(i, from int, tainted []bool) {
 		}
 		for k := range s.tasks {
 			g.stopTask(s, k)
-			g.drop(&s.tasks[k])
+			g.drop(s, &s.tasks[k])
 		}
 		if n != i && s.layout != nil {
-			s.layout, s.tasks = nil, make([]task, s.spec.Tasks)
+			s.layout = nil
+			s.cut(s.spec.Tasks)
 			g.emit(KeepLayout{Stage: s.spec.ID})
 		}
 	}
@@ -145,14 +138,17 @@ func (g *Graph) giveUp(i, from int, tainted []bool) {
 func (g *Graph) queue(s *stage) {
 	if !g.ready(s) {
 		back := s.state == StageRunning || s.state == StageResolved
-		pending := false
-		for n := range s.tasks {
-			if st := s.tasks[n].state; st == taskQueued || st == taskRunning && g.spec.Pipelined {
+		running := len(s.tasks) - s.waiting - s.queued - s.done
+		for n := 0; s.queued > 0 || running > 0 && g.spec.Pipelined; n++ {
+			st := s.tasks[n].state
+			if st == taskRunning {
+				running--
+			}
+			if st == taskQueued || st == taskRunning && g.spec.Pipelined {
 				g.stopTask(s, n)
 			}
-			pending = pending || s.tasks[n].state == taskWaiting
 		}
-		if back && pending {
+		if back && s.waiting > 0 {
 			s.attempt++
 			s.state = StageUnresolved
 		}
@@ -164,10 +160,18 @@ func (g *Graph) queue(s *stage) {
 	if s.spec.Adapt != nil && s.layout == nil {
 		g.layOut(s)
 	}
-	for n := range s.tasks {
+	from, left := s.first, s.waiting
+	for s.first = len(s.tasks); left > 0; from++ {
+		n := from
 		t := &s.tasks[n]
-		if t.state == taskWaiting && !g.held(t) {
-			t.state, t.stageAttempt, t.attempt, t.executor = taskQueued, s.attempt, "", ""
+		if t.state != taskWaiting {
+			continue
+		}
+		if left--; g.held(t) {
+			s.first = min(s.first, n)
+		} else {
+			g.become(s, t, taskQueued)
+			t.stageAttempt, t.attempt, t.executor = s.attempt, "", ""
 			g.emit(RunTask{Task: TaskID{s.spec.ID, n}, StageAttempt: s.attempt, Inputs: g.inputs(s, n), Failed: t.failedOn, Since: g.now})
 		}
 	}

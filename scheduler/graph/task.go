@@ -21,6 +21,8 @@ const (
 )
 
 type task struct {
+	// n is the task's number in its stage.
+	n            int
 	state        taskState
 	stageAttempt int
 	attempt      string
@@ -57,35 +59,12 @@ type stage struct {
 	layout  *adaptive.Layout
 	started time.Time
 	ended   time.Time
-	// open is a task that was missing when complete last looked, idle one that
-	// didn't run when underWay did.
-	open, idle int
+	tally
 }
 
-func (s *stage) done() int {
-	n := 0
-	for i := range s.tasks {
-		if s.tasks[i].state == taskDone {
-			n++
-		}
-	}
-	return n
-}
-
-// complete: every task was accepted and its output is still there. It is asked
-// after each task, so it goes on where it found one missing.
+// complete: every task was accepted and its output is still there.
 func (s *stage) complete() bool {
-	if s.spec.Adapt != nil && s.layout == nil {
-		return false
-	}
-	for i := range s.tasks {
-		n := (s.open + i) % len(s.tasks)
-		if s.tasks[n].state != taskDone || s.tasks[n].lost {
-			s.open = n
-			return false
-		}
-	}
-	return true
+	return (s.spec.Adapt == nil || s.layout != nil) && s.done == len(s.tasks) && s.lost == 0
 }
 
 // outputs lists accepted outputs in plan order; only those of one partition
@@ -122,11 +101,13 @@ func (g *Graph) taskLaunched(ev TaskLaunched) {
 		return
 	}
 	g.touch()
+	g.seenOn(ev.Executor, ev.Task)
 	if ev.Twin {
 		t.twin = launch{ev.Attempt, ev.Executor, g.now}
 		return
 	}
-	t.state, t.attempt, t.executor, t.launched = taskRunning, ev.Attempt, ev.Executor, g.now
+	g.become(s, t, taskRunning)
+	t.attempt, t.executor, t.launched = ev.Attempt, ev.Executor, g.now
 	s.state = StageRunning
 	t.flows, t.heldBy = false, LostInput{}
 	if s.started.IsZero() {
@@ -160,7 +141,7 @@ func (g *Graph) taskSucceeded(ev TaskSucceeded) {
 		return
 	}
 	loser := t.other(ev.Attempt)
-	t.accept(ev)
+	g.accept(s, t, ev)
 	t.ended = g.now
 	g.emit(KeepOutput{Attempt: ev.Attempt})
 	fit := g.checkLayouts(s, ev.Task)
@@ -191,14 +172,16 @@ func (g *Graph) checkRejects() bool {
 }
 
 // accept takes the attempt's output over.
-func (t *task) accept(ev TaskSucceeded) {
+func (g *Graph) accept(s *stage, t *task, ev TaskSucceeded) {
 	if t.twin.attempt == ev.Attempt {
 		t.launched = t.twin.started
 	}
-	t.state, t.lost, t.twin = taskDone, false, launch{}
+	t.lost, t.twin = false, launch{}
 	t.stageAttempt, t.attempt, t.executor = ev.StageAttempt, ev.Attempt, ev.Executor
 	t.rows, t.bytes, t.files = ev.Rows, ev.Bytes, ev.Files
 	t.rejected, t.rejects = ev.Rejected, ev.Rejects
+	g.become(s, t, taskDone)
+	g.seenOn(ev.Executor, ev.Task)
 	t.accepted = nil
 	for _, o := range ev.Outputs {
 		t.accepted = append(t.accepted, Accepted{
@@ -258,7 +241,7 @@ func (g *Graph) taskFailed(ev TaskFailed) {
 		return
 	case ev.Lost != nil && g.markLost(s, *ev.Lost):
 		// The limit on the producer's rollbacks bounds this.
-		t.leave(ev.Attempt)
+		g.leave(s, t, ev.Attempt)
 	case ev.Lost != nil && g.hold(s, t, *ev.Lost):
 	default:
 		g.retry(s, ev.Task, t, launch{attempt: ev.Attempt, executor: ev.Executor}, err)
@@ -273,7 +256,7 @@ func (g *Graph) retry(s *stage, id TaskID, t *task, failed launch, err error) {
 	if !slices.Contains(t.failedOn, failed.executor) {
 		t.failedOn = append(slices.Clip(t.failedOn), failed.executor) // RunTask has the old one
 	}
-	t.leave(failed.attempt)
+	g.leave(s, t, failed.attempt)
 	if t.failures >= g.spec.MaxTaskFailures {
 		s.state, s.ended = StageFailed, g.now
 		g.fail(errTaskLimit(id, t.failures, failed.executor, err))
@@ -289,11 +272,11 @@ func (g *Graph) markLost(consumer *stage, l LostInput) bool {
 			reads = reads || id == l.Task.Stage
 		}
 	}
-	_, t := g.find(l.Task)
+	s, t := g.find(l.Task)
 	if !reads || t == nil || t.state != taskDone || t.attempt != l.Attempt {
 		return false
 	}
-	t.lost = true
+	s.lose(t)
 	return true
 }
 
@@ -304,25 +287,25 @@ func (g *Graph) executorLost(ev ExecutorLost) {
 	err := errExecutorLost(ev.Executor)
 	last := len(g.stages) - 1
 	hit := false
-	for i, s := range g.stages {
-		for n := range s.tasks {
-			t := &s.tasks[n]
-			switch {
-			case t.state == taskRunning:
-				gone := t.on(ev.Executor)
-				if gone.attempt == "" {
-					continue
-				}
-				hit = true
-				g.retry(s, TaskID{s.spec.ID, n}, t, gone, err)
-				if g.hasEnded() {
-					return
-				}
-			case t.executor != ev.Executor:
-			case i == last && t.hasCopy():
-			case t.state == taskDone && !t.lost:
-				hit, t.lost = true, true
+	for _, id := range g.tasksOn(ev.Executor) {
+		s, t := g.find(id)
+		switch {
+		case t == nil: // its stage was cut anew
+		case t.state == taskRunning:
+			gone := t.on(ev.Executor)
+			if gone.attempt == "" {
+				continue
 			}
+			hit = true
+			g.retry(s, id, t, gone, err)
+			if g.hasEnded() {
+				return
+			}
+		case t.executor != ev.Executor:
+		case s == g.stages[last] && t.hasCopy():
+		case t.state == taskDone && !t.lost:
+			hit = true
+			s.lose(t)
 		}
 	}
 	if hit {
@@ -366,7 +349,7 @@ func (g *Graph) stopTask(s *stage, n int) {
 	default:
 		return
 	}
-	t.state = taskWaiting
+	g.become(s, t, taskWaiting)
 }
 
 // inputs lists what task n of a stage reads, in plan order.

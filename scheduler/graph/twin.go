@@ -58,10 +58,10 @@ func (t *task) on(executor string) launch {
 
 // leave takes an attempt off a running task: its twin goes on, or the task waits
 // to be queued again.
-func (t *task) leave(attempt string) {
+func (g *Graph) leave(s *stage, t *task, attempt string) {
 	switch {
 	case t.twin.attempt == "":
-		t.state = taskWaiting
+		g.become(s, t, taskWaiting)
 	case attempt == t.attempt:
 		t.attempt, t.executor, t.launched = t.twin.attempt, t.twin.executor, t.twin.started
 	}

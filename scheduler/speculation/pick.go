@@ -32,13 +32,23 @@ func (p Policy) Pick(runs []graph.TaskRun, stages []graph.StageView, now time.Ti
 	}
 	var late []graph.TaskRun
 	for _, s := range stages {
-		if s.Done == s.Tasks || float64(s.Done) < p.Done*float64(s.Tasks) || s.Done == 0 {
-			continue
+		if p.looks(s) {
+			late = append(late, p.ofStage(runs, s.ID, now)...)
 		}
-		late = append(late, p.ofStage(runs, s.ID, now)...)
 	}
 	slices.SortStableFunc(late, func(a, b graph.TaskRun) int { return a.Started.Compare(b.Started) })
 	return late
+}
+
+// Looks says whether there may be stragglers, so that a job's tasks need only be
+// listed then.
+func (p Policy) Looks(stages []graph.StageView) bool {
+	return p.Done > 0 && slices.ContainsFunc(stages, p.looks)
+}
+
+// looks: enough of a stage's tasks have ended, and not all.
+func (p Policy) looks(s graph.StageView) bool {
+	return s.Done > 0 && s.Done < s.Tasks && float64(s.Done) >= p.Done*float64(s.Tasks)
 }
 
 func (p Policy) ofStage(runs []graph.TaskRun, stage int, now time.Time) []graph.TaskRun {
