@@ -33,7 +33,8 @@ type Mode string
 const (
 	ModeDefault Mode = ""
 	ModeStaged  Mode = "staged"
-	// ModePipelined gives the rows of tasks that have ended while others run.
+	// ModePipelined runs all stages at once, as far as there are task slots, and
+	// gives rows as soon as they are made; see Job.Rows.
 	ModePipelined Mode = "pipelined"
 	// ModeCached keeps the rows on the executors: the same statement gets them
 	// again, under any key, until they haven't been asked for as long as the

@@ -12,9 +12,10 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 )
 
-// readPartition gives the batches of one result partition and checks that they
-// are all there. more is false when the caller wants no more.
-func (c *Client) readPartition(ctx context.Context, p *firnpb.ResultPartition, yield func(arrow.RecordBatch, error) bool) (more bool, err error) {
+// readPartition gives the batches of one result partition, without the first rows of
+// them, and checks that they are all there. more is false when the caller wants no
+// more.
+func (c *Client) readPartition(ctx context.Context, p *firnpb.ResultPartition, skip int64, yield func(arrow.RecordBatch, error) bool) (more bool, err error) {
 	r := c.flight.Open(ctx, flightread.Source{Address: p.GetAddress(), Ticket: p.GetTicket()})
 	defer r.Close()
 	var rows int64
@@ -26,14 +27,20 @@ func (c *Client) readPartition(ctx context.Context, p *firnpb.ResultPartition, y
 		if err != nil {
 			return false, lostRows(ctx, p, err)
 		}
+		rest := max(skip-rows, 0)
 		rows += b.NumRows()
-		more := yield(b, nil)
+		if rest > 0 {
+			cut := b.NewSlice(min(rest, b.NumRows()), b.NumRows())
+			b.Release()
+			b = cut
+		}
+		more := b.NumRows() == 0 || yield(b, nil)
 		b.Release()
 		if !more {
 			return false, nil
 		}
 	}
-	if rows != p.GetRows() {
+	if rows < skip || rows != p.GetRows() && !p.GetRunning() {
 		return false, lostRows(ctx, p, fmt.Errorf("%d of %d rows came", rows, p.GetRows()))
 	}
 	return true, nil

@@ -16,9 +16,9 @@ import (
 // batches of a SELECT come straight from the executors, by tickets that the
 // scheduler signed; those of a job that writes are its one-row report.
 //
-// Of a job of ModePipelined the first rows come as soon as the first task has ended,
-// while others run. Rows that came before an error are not to be used: they are part
-// of a result that there isn't.
+// Of a job of ModePipelined the first rows come as soon as the first task of the last
+// stage has some, while it and others run. Rows that came before an error are not to
+// be used: they are part of a result that there isn't.
 //
 // A batch is valid until the next one is asked for; Retain keeps it longer. The
 // rows of a SELECT can be read again until the scheduler frees them.
@@ -49,25 +49,27 @@ type rowReader struct {
 	ctx    context.Context //nolint:containedctx // of one call of Rows
 	client *Client
 	yield  func(arrow.RecordBatch, error) bool
-	// next is the first partition that wasn't read.
-	next int
+	// next is the first partition that wasn't read whole, given the rows of it that
+	// were.
+	next  int
+	given int64
 }
 
 // read reads the partitions that are new, and says whether to go on. One that can't
-// be read while the job runs is waited for: the job makes it again.
+// be read while the job runs is waited for: the job makes it again as it was, and its
+// rows go on where they broke off, or the job fails.
 func (r *rowReader) read(s JobStatus) bool {
 	all := s.proto.GetPartitions()
-	for ; r.next < len(all); r.next++ {
-		if all[r.next].GetRows() == 0 {
+	for ; r.next < len(all); r.next, r.given = r.next+1, 0 {
+		if all[r.next].GetRows() == 0 && !all[r.next].GetRunning() && r.given == 0 {
 			continue
 		}
-		given := false
-		more, err := r.client.readPartition(r.ctx, all[r.next], func(b arrow.RecordBatch, err error) bool {
-			given = true
+		more, err := r.client.readPartition(r.ctx, all[r.next], r.given, func(b arrow.RecordBatch, err error) bool {
+			r.given += b.NumRows()
 			return r.yield(b, err)
 		})
 		switch {
-		case err != nil && !given && !s.settled() && r.ctx.Err() == nil:
+		case err != nil && !s.settled() && r.ctx.Err() == nil:
 			return true
 		case err != nil:
 			r.yield(nil, err)
@@ -106,7 +108,7 @@ func (s JobStatus) Batches(ctx context.Context, c *Client) iter.Seq2[arrow.Recor
 			if p.GetRows() == 0 {
 				continue
 			}
-			if more, err := c.readPartition(ctx, p, yield); err != nil {
+			if more, err := c.readPartition(ctx, p, 0, yield); err != nil {
 				yield(nil, err)
 				return
 			} else if !more {

@@ -289,6 +289,10 @@ func (s *Scheduler) GetJob(ctx context.Context, r *firnpb.JobRequest) (*firnpb.J
 // milliseconds change more often than anybody looks.
 const tellEvery = 200 * time.Millisecond
 
+// tellRows is up to how many partitions the rows of a pipelined job are told of at
+// once. A client that reads so many has something to do.
+const tellRows = 16
+
 // WatchJob implements firnpb.ClientServiceServer. Changes that come faster than
 // tellEvery, or than the client takes them, are told together; the end is told at
 // once.
@@ -301,6 +305,7 @@ func (s *Scheduler) WatchJob(r *firnpb.JobRequest, stream grpc.ServerStreamingSe
 	if j == nil {
 		return stream.Send(st)
 	}
+	readable := 0
 	for leaving := false; ; {
 		st, changed, err := s.viewChanged(ctx, j)
 		if err != nil {
@@ -323,8 +328,9 @@ func (s *Scheduler) WatchJob(r *firnpb.JobRequest, stream grpc.ServerStreamingSe
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if j.mode == plan.ModePipelined {
-			continue // its changes are rows to be read
+		if n := len(st.GetPartitions()); j.mode == plan.ModePipelined && (n == 0 || n > readable) && n < tellRows {
+			readable = n
+			continue // the next change may be rows to be read
 		}
 		if err := untilPublished(ctx, j, time.Until(told.Add(tellEvery))); err != nil {
 			return err

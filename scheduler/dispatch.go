@@ -288,6 +288,7 @@ func (s *Scheduler) define(l *launch) {
 		JobId: j.id, Stage: uint32(a.task.Stage), StageAttempt: uint32(a.stageAttempt), Task: uint32(a.task.Task),
 		AttemptId: a.id, Fragment: fragment, MemoryBytes: a.executor.memory / int64(max(a.executor.slots, 1)),
 		NowUnixUs: j.now.UnixMicro(), TimeZone: j.timeZone, Outputs: uint32(stage.Outputs), Manifests: stage.Manifests,
+		Streamed: j.mode == plan.ModePipelined,
 	}
 }
 
@@ -298,7 +299,7 @@ func (s *Scheduler) locations(j *job, inputs []graph.Accepted) []plan.ShuffleLoc
 	for _, in := range inputs {
 		l := plan.ShuffleLocation{
 			Job: j.id, Stage: in.Task.Stage, Task: in.Task.Task, Attempt: in.Attempt, Output: in.Output.Partition,
-			Executor: in.Executor, Rows: in.Output.Rows, Bytes: in.Output.Bytes,
+			Executor: in.Executor, Rows: in.Output.Rows, Bytes: in.Output.Bytes, Follow: in.Running,
 		}
 		if l.First, l.End = in.First, in.End; in.End > 0 {
 			l.Rows, l.Bytes = in.End-in.First, in.Output.Bytes*(in.End-in.First)/max(in.Output.Rows, 1)
@@ -319,7 +320,7 @@ func (s *Scheduler) sign(locations []plan.ShuffleLocation, expires time.Time) []
 		l.Ticket = s.signer.Sign(&firnpb.Ticket{
 			Purpose: wire.PurposeRead, JobId: l.Job, Stage: uint32(l.Stage), Task: uint32(l.Task),
 			AttemptId: l.Attempt, Output: uint32(l.Output), ExecutorId: l.Executor,
-			ExpiresUnixMs: expires.UnixMilli(), FirstRow: l.First, EndRow: l.End,
+			ExpiresUnixMs: expires.UnixMilli(), FirstRow: l.First, EndRow: l.End, Follow: l.Follow,
 		})
 	}
 	return locations

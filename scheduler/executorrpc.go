@@ -305,6 +305,10 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 	}
 	a.missed = 0
 	switch st.GetState() {
+	case "running":
+		if st.GetRowsReady() {
+			s.apply(a.job, graph.RowsReady{Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id})
+		}
 	case "succeeded":
 		s.endAttempt(a)
 		outcome := metrics.TaskFailed // its report may not add up

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -82,9 +81,8 @@ type job struct {
 	partitions []*firnpb.ResultPartition
 	holders    []string
 	schema     []byte
-	// shown are the attempts of the partitions of a pipelined job that its client
-	// may have read.
-	shown   []string
+	// shown are the outputs that partitions of a pipelined job that runs stand for.
+	shown   []shown
 	expires time.Time
 
 	// logged is what the event log has of it.
@@ -188,7 +186,7 @@ func (s *Scheduler) apply(j *job, ev graph.Event) []graph.Action {
 	s.carryOut(j, actions)
 	s.noteChanges(j)
 	if j.mode == plan.ModePipelined && !j.hasEnded() {
-		s.showAccepted(j)
+		s.showReadable(j)
 	}
 	if j.graph.Revision() != before || len(actions) > 0 {
 		j.touch()
@@ -216,7 +214,6 @@ func (s *Scheduler) carryOut(j *job, actions []graph.Action) {
 		case graph.KeepLayout:
 			s.keepLayout(j, a)
 		case graph.DropOutput:
-			s.checkShown(j, a.Attempt)
 			s.noted(j, journal.Batch{Ended: []string{a.Attempt}})
 		case graph.StartRoot, graph.SkipRoot, graph.SealRoot, graph.ProceedRoot, graph.CancelAnswer, graph.KeepOutput:
 			// The caller asked.
@@ -344,38 +341,34 @@ func (s *Scheduler) expire(j *job) {
 	}
 }
 
-// checkShown fails a pipelined job that gives up rows which its client may have read,
-// unless they are made again as they were.
-func (s *Scheduler) checkShown(j *job, attempt string) {
-	if !slices.Contains(j.shown, attempt) || !slices.ContainsFunc(j.planned.Stages, func(st planner.Stage) bool { return !st.Deterministic }) {
-		return
-	}
-	s.loop.put(func() {
-		s.failJob(j, &commit.Error{
-			Code: commit.CodeResultLost, Op: "show rows of pipelined job", Object: j.id,
-			Cause: errors.New("rows that were shown are lost, and the query wouldn't give the same ones again"),
-			Hint:  "Run the statement again, or as a staged job (leave the mode out).",
-		})
-	})
+// shown is an output that a client can read while its job runs.
+type shown struct {
+	attempt string
+	running bool
 }
 
-// showAccepted shows the partitions of a pipelined job that a client can read
-// already: the finished tasks at the front, so that rows stay in plan order.
-func (s *Scheduler) showAccepted(j *job) {
-	accepted := j.graph.Accepted()
-	for i, a := range accepted {
-		if a.Task.Task != i {
-			accepted = accepted[:i]
-			break
-		}
+// showReadable shows what a client can read already of a pipelined job's rows.
+func (s *Scheduler) showReadable(j *job) {
+	readable := j.graph.Readable()
+	now := make([]shown, len(readable))
+	for i := range readable {
+		now[i] = shown{readable[i].Attempt, readable[i].Running}
 	}
-	if len(accepted) != len(j.partitions) {
-		j.partitions = partitionsOf(s.sign(s.locations(j, accepted), time.Now().Add(ticketTTL)))
-		j.shown = nil
-		for _, a := range accepted {
-			j.shown = append(j.shown, a.Attempt)
-		}
+	if slices.Equal(now, j.shown) {
+		return
 	}
+	partitions := make([]*firnpb.ResultPartition, len(now))
+	for i, a := range readable {
+		if i < len(j.shown) && now[i] == j.shown[i] {
+			partitions[i] = j.partitions[i]
+			continue
+		}
+		// What has rows is there: a client doesn't wait for it to begin.
+		a.Running = false
+		partitions[i] = partitionsOf(s.sign(s.locations(j, []graph.Accepted{a}), time.Now().Add(ticketTTL)))[0]
+		partitions[i].Running = now[i].running
+	}
+	j.partitions, j.shown = partitions, now
 }
 
 func partitionsOf(locations []plan.ShuffleLocation) []*firnpb.ResultPartition {

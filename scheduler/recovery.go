@@ -308,6 +308,9 @@ func (s *Scheduler) keptAttempts(j *job) graph.Kept {
 		if !seen {
 			order = append(order, id)
 		}
+		if a.Stage == j.planned.Final().ID {
+			kept.Shown = max(kept.Shown, a.Task+1)
+		}
 		better := a.State == journal.AttemptAccepted || old.State != journal.AttemptAccepted && (a.State == journal.AttemptStarted || old.State == journal.AttemptEnded)
 		if !seen || better {
 			last[id] = a

@@ -15,6 +15,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/adoption"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
@@ -36,6 +37,9 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 	}
 	if j.early == graph.Succeeded {
 		st.PercentComplete = 100
+	}
+	if j.mode == plan.ModePipelined && !j.hasEnded() && len(j.queue) > 0 {
+		st.WaitsFor = fmt.Sprintf("slots: %d tasks that could run wait for a free one, and those that read them with them", len(j.queue))
 	}
 	if j.graph != nil {
 		st.Phase = j.graph.Phase()

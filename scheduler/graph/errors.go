@@ -81,6 +81,9 @@ func (s Spec) Validate() error {
 	if len(s.Stages) == 0 {
 		return bad("the plan has no stage")
 	}
+	if s.Pipelined && s.HasRoot {
+		return bad("a pipelined job has a root")
+	}
 	seen := map[int]StageSpec{}
 	for _, st := range s.Stages {
 		if _, dup := seen[st.ID]; dup {
@@ -93,9 +96,6 @@ func (s Spec) Validate() error {
 			if _, ok := seen[in]; !ok {
 				return bad("stage %d reads stage %d, which doesn't come before it", st.ID, in)
 			}
-		}
-		if s.Pipelined && (s.HasRoot || st.Adapt != nil) {
-			return bad("a pipelined job has a root or an adaptive stage")
 		}
 		if st.Adapt != nil && (len(st.Inputs) != 1 || st.ReadsAll) {
 			return bad("stage %d is adaptive and doesn't read one stage task by task", st.ID)

@@ -13,7 +13,8 @@ type Spec struct {
 	// HasRoot: the job's last operator runs on the scheduler.
 	HasRoot bool
 	// Pipelined: a task runs as soon as those that it reads do, and reads what they
-	// have written so far. Such a job has no root and no adaptive stage.
+	// have written so far. An adaptive stage waits for the end of what it reads
+	// all the same. Such a job has no root.
 	Pipelined bool
 	// MaxTaskFailures is how often one task may fail before the job does (4),
 	// MaxStageAttempts how often a stage may be rolled back (4).
@@ -37,6 +38,8 @@ type StageSpec struct {
 	// Deterministic: a task run again gives the same rows in the same
 	// partitions. A stage that isn't reruns whole.
 	Deterministic bool
+	// Whole: readers wait for the end of the stage, also in a pipelined job.
+	Whole bool
 	// Manifests: the output is file manifests.
 	Manifests bool
 	// Adapt, if it isn't nil, has the stage cut into tasks when what it reads is

@@ -47,6 +47,7 @@ func newWorld(rt *rapid.T) *world {
 		s := graph.StageSpec{
 			ID: n + 1, Tasks: rapid.IntRange(1, 3).Draw(rt, "tasks"), Outputs: rapid.IntRange(1, 3).Draw(rt, "outputs"),
 			Deterministic: rapid.Bool().Draw(rt, "deterministic"), ReadsAll: rapid.Bool().Draw(rt, "all"),
+			Whole: spec.Pipelined && rapid.IntRange(0, 3).Draw(rt, "whole") == 0,
 		}
 		for in := 1; in <= n; in++ {
 			if in == n || rapid.Bool().Draw(rt, "reads") {

@@ -48,7 +48,7 @@ func (j *Job) policy(p part) *adaptive.Policy {
 		// The sizes of a frame are known anyway.
 		slots = max(j.askSlots(), 1)
 	}
-	if slots == 0 || p.how == "" {
+	if slots == 0 || p.how == "" || j.Mode == plan.ModePipelined && !p.frames {
 		return nil
 	}
 	file := int64(defaultTarget * arrowOfFile)
@@ -144,8 +144,10 @@ func (j *Job) exchange(p part, ex *plan.Exchange) part {
 	return part{
 		top: &plan.ShuffleRead{Stage: id, Columns: columns}, tasks: own.Partitions,
 		inputs: []int{id}, manifests: p.manifests, how: own.How,
-		// A shuffle read takes the accepted outputs in plan order.
-		deterministic: true,
+		// A shuffle read takes the outputs in plan order. Those of a stage that isn't
+		// deterministic come again only with all that was made of them; but one that
+		// is so because it's read as a whole may give others another time.
+		deterministic: p.deterministic || !j.Stages[id].Deterministic,
 	}
 }
 
@@ -160,12 +162,13 @@ func (p part) under(n plan.Node) part {
 // What makes a rerun of single tasks unsafe is a stage whose tasks spread rows
 // over several partitions differently each time: one reader would have the
 // first attempt's rows, another the second's. With one output partition a task
-// is read as a whole or not at all.
+// is read as a whole or not at all; in a pipelined job its first rows are read before
+// it is known whether there will be others.
 func (j *Job) close(p part, outputs int) int {
 	id := len(j.Stages)
 	s := Stage{
 		ID: id, Top: p.top, Tasks: p.tasks, Inputs: p.inputs, ReadsAll: p.readsAll,
-		Outputs: outputs, Deterministic: p.deterministic || outputs == 1,
+		Outputs: outputs, Deterministic: p.deterministic || outputs == 1 && j.Mode != plan.ModePipelined,
 		Manifests: p.manifests,
 	}
 	if s.Adapt = j.policy(p); s.Adapt != nil {

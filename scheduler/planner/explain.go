@@ -16,6 +16,9 @@ func Explain(j *Job, ran []graph.StageView) string {
 	if j.Root != nil {
 		fmt.Fprintf(&b, "scheduler root: %s\n", describeRoot(j.Root))
 	}
+	if j.Mode == plan.ModePipelined {
+		b.WriteString(j.describePipeline())
+	}
 	for i := len(j.Stages) - 1; i >= 0; i-- {
 		s := &j.Stages[i]
 		fmt.Fprintf(&b, "stage %d", s.ID)
@@ -34,6 +37,8 @@ func Explain(j *Job, ran []graph.StageView) string {
 			b.WriteString(", cut by the sizes of the frame's pieces")
 		case s.Adapt != nil:
 			fmt.Fprintf(&b, ", cut anew when stage %d has ended", s.Inputs[0])
+		case j.Mode == plan.ModePipelined && len(s.Inputs) > 0:
+			fmt.Fprintf(&b, ", reads stage %d while it runs", s.Inputs[0])
 		}
 		b.WriteString("\n")
 		indent := "  "
@@ -45,6 +50,19 @@ func Explain(j *Job, ran []graph.StageView) string {
 		}
 	}
 	return b.String()
+}
+
+// describePipeline says whether all tasks of a pipelined job can run at once.
+func (j *Job) describePipeline() string {
+	tasks := 0
+	for i := range j.Stages {
+		tasks += j.Stages[i].Tasks
+	}
+	how := "all run at once"
+	if tasks > j.slots {
+		how = "not all run at once: tasks wait for a slot, those that read others longest"
+	}
+	return fmt.Sprintf("pipelined, planned statically: %s, %s; %s\n", count(tasks, "task"), count(j.slots, "slot"), how)
 }
 
 // describeRun is what became of a stage: how it was cut, and what it made.

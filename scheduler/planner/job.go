@@ -21,8 +21,8 @@ type Job struct {
 	// job with a root.
 	ResultColumns []plan.Column
 
-	// slots is what adaptive stages are cut for; 0 for static planning. askSlots
-	// gives the number also then.
+	// slots is what adaptive stages are cut for, and what a pipelined job's tasks are
+	// held against; 0 for static planning. askSlots gives the number also then.
 	slots                             int
 	askSlots                          func() int
 	maxTaskFailures, maxStageAttempts int
@@ -82,7 +82,7 @@ func (j *Job) WithTasks(n int) *Job {
 // Spec is the job as the graph sees it.
 func (j *Job) Spec() graph.Spec {
 	spec := graph.Spec{
-		JobID: j.ID, HasRoot: j.Root != nil,
+		JobID: j.ID, HasRoot: j.Root != nil, Pipelined: j.Mode == plan.ModePipelined,
 		MaxTaskFailures: j.maxTaskFailures, MaxStageAttempts: j.maxStageAttempts,
 		RejectLimit: &j.rejectLimit,
 	}
@@ -90,7 +90,7 @@ func (j *Job) Spec() graph.Spec {
 		s := &j.Stages[i]
 		spec.Stages = append(spec.Stages, graph.StageSpec{
 			ID: s.ID, Tasks: s.Tasks, Inputs: s.Inputs, ReadsAll: s.ReadsAll,
-			Outputs: s.Outputs, Deterministic: s.Deterministic, Manifests: s.Manifests, Adapt: s.Adapt,
+			Outputs: s.Outputs, Deterministic: s.Deterministic, Manifests: s.Manifests, Adapt: s.Adapt, Whole: s.Frame != "",
 		})
 	}
 	return spec

@@ -26,10 +26,10 @@ type Options struct {
 	// Bind turns a logical plan into a physical one.
 	Bind func(context.Context, *plan.Logical) (plan.Node, error)
 	// Adaptive asks for stages that are cut into tasks when the sizes of what they
-	// read are known.
+	// read are known. A pipelined job has none: its stages begin before that.
 	Adaptive bool
-	// Slots says for how many task slots adaptive stages are cut. It is asked once
-	// the plan is bound. Nil: one.
+	// Slots says for how many task slots adaptive stages are cut, and whether a
+	// pipelined job's tasks fit. It is asked once the plan is bound. Nil: one.
 	Slots func() int
 	// MaxTaskFailures and MaxStageAttempts are handed to the graph; 0 for the
 	// defaults.
@@ -63,7 +63,7 @@ func PlanJob(ctx context.Context, p plan.Plan, opts Options) (*Job, error) {
 	if job.askSlots = opts.Slots; job.askSlots == nil {
 		job.askSlots = func() int { return 1 }
 	}
-	if opts.Adaptive && job.Mode != plan.ModePipelined {
+	if opts.Adaptive || job.Mode == plan.ModePipelined {
 		job.slots = max(job.askSlots(), 1)
 	}
 	if job.maxTaskFailures == 0 {
