@@ -56,8 +56,8 @@ type JobStatus struct {
 	// the first ten as "file:line: why".
 	RejectedRows int64
 	Rejects      []string
-	// WaitsFor is what a commit that is under way waits for, in words. Job.Status
-	// has it; what Job.Watch gives doesn't.
+	// WaitsFor is what the job waits for, in words: a commit that is under way, which
+	// only Job.Status tells, or a pipelined job whose tasks don't all have a slot.
 	WaitsFor string
 	// Plan is the plan as EXPLAIN shows it.
 	Plan                      string

@@ -244,11 +244,16 @@ func TestRoot24_CachedJobWithRootRefused(t *testing.T) {
 func testModeRefused(t *testing.T, mode plan.Mode, why string) {
 	t.Helper()
 	for _, p := range []plan.Plan{commitOver(write(query(2))), &plan.Logical{SQL: "INSERT"}} {
-		_, err := planner.PlanJob(t.Context(), p, planner.Options{
-			JobID: "j-1", Mode: mode, Root: planner.DefaultRoot,
-			Bind: func(context.Context, *plan.Logical) (plan.Node, error) { return commitOver(write(query(2))), nil },
-		})
-		wantError(t, err, commit.CodeModeRefused, "j-1", why)
+		for _, adaptive := range []bool{false, true} {
+			_, err := planner.PlanJob(t.Context(), p, planner.Options{
+				JobID: "j-1", Mode: mode, Root: planner.DefaultRoot, Adaptive: adaptive,
+				Bind: func(context.Context, *plan.Logical) (plan.Node, error) { return commitOver(write(query(2))), nil },
+			})
+			wantError(t, err, commit.CodeModeRefused, "j-1", why)
+			if e, ok := errors.AsType[*commit.Error](err); !ok || e.Hint != "Submit it as a staged job (leave the mode out)." {
+				t.Errorf("the way out is missing: %+v", e)
+			}
+		}
 	}
 	// The same mode is fine for a job without a root.
 	j := planned(t, query(2), planner.Options{Mode: mode, Root: planner.DefaultRoot})
