@@ -110,18 +110,7 @@ func (c *Client) Execute(ctx context.Context, s Statement) (*Result, error) {
 	if s.Key == "" {
 		s.Key, s.KeyIsNew = NewKey(), true
 	}
-	resp, err := c.rpc.Execute(ctx, &firnpb.ExecuteRequest{
-		ProtocolVersion: wire.ProtocolVersion,
-		Sql:             s.SQL,
-		Session:         s.Session.proto(),
-		IdempotencyKey:  s.Key,
-		KeyIsNew:        s.KeyIsNew,
-		RejectLimit:     s.RejectLimit,
-		Mode:            string(s.Mode),
-		TimeZone:        s.TimeZone,
-		DryRun:          s.DryRun,
-		AfterDeadline:   string(s.AfterDeadline),
-	})
+	resp, err := c.rpc.Execute(ctx, s.request())
 	if err != nil {
 		return nil, c.fromRPC(ctx, err)
 	}
@@ -133,6 +122,22 @@ func (c *Client) Execute(ctx context.Context, s Statement) (*Result, error) {
 		r.Schema, r.batches, err = readStream(resp.GetRowsIpc())
 	}
 	return r, err
+}
+
+// request is the statement as it is sent.
+func (s Statement) request() *firnpb.ExecuteRequest {
+	return &firnpb.ExecuteRequest{
+		ProtocolVersion: wire.ProtocolVersion,
+		Sql:             s.SQL,
+		Session:         s.Session.proto(),
+		IdempotencyKey:  s.Key,
+		KeyIsNew:        s.KeyIsNew,
+		RejectLimit:     s.RejectLimit,
+		Mode:            string(s.Mode),
+		TimeZone:        s.TimeZone,
+		DryRun:          s.DryRun,
+		AfterDeadline:   string(s.AfterDeadline),
+	}
 }
 
 // Rows gives the rows of the answer: those that came with it, or those of the

@@ -14,6 +14,7 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/eventlog"
+	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 )
 
@@ -59,7 +60,7 @@ func (s *Scheduler) submit(ctx context.Context, sub submission) (*firnpb.JobStat
 	if err := s.loop.call(ctx, func() {
 		closing = s.state.closing
 		running = s.state.byKey[sub.namespace+"\x00"+sub.key]
-		if running == nil && sub.mode == plan.ModeCached {
+		if running == nil && sub.mode == plan.ModeCached && sub.caches == nil {
 			if c := s.state.cached[sub.fingerprint]; c != nil && c.isPublished() {
 				c.expires = time.Now().Add(s.cfg.ResultTTL)
 				c.partitions = partitionsOf(s.sign(s.locations(c, c.graph.Accepted()), c.expires))
@@ -96,7 +97,10 @@ func (s *Scheduler) submit(ctx context.Context, sub submission) (*firnpb.JobStat
 	}
 	j := newJob(sub, time.Now())
 	j.again = found
-	return s.begin(ctx, j)
+	if sub.caches == nil {
+		return s.begin(ctx, j)
+	}
+	return s.beginFrame(ctx, j, earlier, found)
 }
 
 // begin records a new job and starts to plan it.
@@ -117,9 +121,12 @@ func (s *Scheduler) begin(ctx context.Context, j *job) (*firnpb.JobStatus, error
 		s.state.jobs[j.id] = j
 		s.state.byKey[j.keyID()] = j
 		s.noteJob(j, eventlog.JobSubmitted)
-		if s.state.closing {
+		switch {
+		case s.state.closing:
 			s.endEarly(j, "failed", errClosing())
-		} else {
+		case j.unwanted:
+			s.endEarly(j, graph.Cancelled, nil)
+		default:
 			s.startPlanning(j)
 		}
 		st = s.status(j)

@@ -32,32 +32,41 @@ func (s *Scheduler) Execute(ctx context.Context, r *firnpb.ExecuteRequest) (*fir
 	default:
 		return nil, badRequest("run statement", fmt.Errorf("mode %q isn't one of %s, %s and %s", mode, plan.ModeStaged, plan.ModePipelined, plan.ModeCached))
 	}
+	sub, err := newSubmission(r, mode)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.GetPhysical()) > 0 {
+		return s.executePhysical(ctx, r, sub)
+	}
+	return s.executeSQL(ctx, r, sub)
+}
+
+// newSubmission checks what all kinds of statements have.
+func newSubmission(r *firnpb.ExecuteRequest, mode plan.Mode) (sub submission, err error) {
 	if r.GetRejectLimit() < 0 {
-		return nil, badRequest("run statement", fmt.Errorf("the reject limit is %d; want 0 or more", r.GetRejectLimit()))
+		return sub, badRequest("run statement", fmt.Errorf("the reject limit is %d; want 0 or more", r.GetRejectLimit()))
 	}
 	zone := r.GetTimeZone()
 	if zone == "" {
 		zone = "UTC"
 	}
 	if _, err := time.LoadLocation(zone); err != nil || zone == "Local" {
-		return nil, badRequest("run statement", fmt.Errorf("time zone %q isn't known", zone))
+		return sub, badRequest("run statement", fmt.Errorf("time zone %q isn't known", zone))
 	}
 	after := journal.AfterDeadline(r.GetAfterDeadline())
 	switch after {
 	case journal.AfterDeadlineLook, journal.AfterDeadlineFence, journal.AfterDeadlineRetry:
 	default:
-		return nil, badRequest("run statement", fmt.Errorf("after_deadline %q isn't %q, %q or empty", after, journal.AfterDeadlineFence, journal.AfterDeadlineRetry))
+		return sub, badRequest("run statement", fmt.Errorf("after_deadline %q isn't %q, %q or empty", after, journal.AfterDeadlineFence, journal.AfterDeadlineRetry))
 	}
-	sub := submission{
+	sub = submission{
 		namespace: defaultNamespace, key: r.GetIdempotencyKey(), newKey: r.GetKeyIsNew(), mode: mode, timeZone: zone, dryRun: r.GetDryRun(), afterDeadline: after,
 	}
 	if sub.dryRun || sub.key == "" {
 		sub.key, sub.newKey = newID(""), true
 	}
-	if len(r.GetPhysical()) > 0 {
-		return s.executePhysical(ctx, r, sub)
-	}
-	return s.executeSQL(ctx, r, sub)
+	return sub, nil
 }
 
 func (s *Scheduler) executeSQL(ctx context.Context, r *firnpb.ExecuteRequest, sub submission) (*firnpb.ExecuteResponse, error) {
@@ -84,8 +93,16 @@ func (s *Scheduler) executeSQL(ctx context.Context, r *firnpb.ExecuteRequest, su
 			return nil, err
 		}
 		sub.fingerprint = statementPrint(r, sub, session)
+		if sub.caches != nil {
+			sub.asFrame()
+		}
 		resp.Job, err = s.submit(ctx, sub)
 		return resp, err
+	}
+	if sub.caches != nil {
+		return nil, badRequest("cache query", fmt.Errorf("%s gives no rows that could be cached; SELECT does", stmt.Kind))
+	}
+	switch body := stmt.Body.(type) {
 	case *sql.Explain:
 		if err := logical(body.Statement); err != nil {
 			return nil, err
@@ -169,6 +186,8 @@ func checkClientPlan(n plan.Node, toCommit bool) error {
 			switch {
 			case src.Kind == plan.SourceTable:
 				return fmt.Errorf("its source %s is a table", strings.Join(src.View, "."))
+			case src.Kind == plan.SourceFrame || src.Frame != nil:
+				return fmt.Errorf("its source %s is a cached frame", strings.Join(src.View, "."))
 			case len(src.Storage) > 0:
 				return fmt.Errorf("its source %s brings settings of a store", strings.Join(src.View, "."))
 			}

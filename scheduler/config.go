@@ -106,6 +106,12 @@ type Config struct {
 	// ResultTTL is how long the rows of a SELECT can be read (300 s),
 	// UploadTTL how long an upload that no job has used yet is kept (1 h).
 	ResultTTL, UploadTTL time.Duration
+	// FrameTTL is how long a cached frame is kept without being used, unless it says
+	// otherwise (1 h). MaxFrames and MaxFrameBytes bound what one principal has of
+	// them (100, and 64 GiB); less than 0: they don't.
+	FrameTTL      time.Duration
+	MaxFrames     int
+	MaxFrameBytes int64
 	// CloseTimeout bounds how long Close waits for commits in flight (20 s:
 	// less than those who stop processes usually wait before they kill).
 	CloseTimeout time.Duration
@@ -188,6 +194,7 @@ func (c Config) withDefaults() Config {
 	dur(&c.ExecutorReturn, 5*time.Minute)
 	dur(&c.ResultTTL, 300*time.Second)
 	dur(&c.UploadTTL, time.Hour)
+	dur(&c.FrameTTL, time.Hour)
 	dur(&c.CloseTimeout, 20*time.Second)
 	dur(&c.JournalRetention, 7*24*time.Hour)
 	dur(&c.ParkedRetention, 24*time.Hour)
@@ -196,6 +203,10 @@ func (c Config) withDefaults() Config {
 	num(&c.PlanSlots, 8)
 	num(&c.RootSlots, 16)
 	num(&c.MaxResult, 16<<20)
+	num(&c.MaxFrames, 100)
+	if c.MaxFrameBytes == 0 {
+		c.MaxFrameBytes = 64 << 30
+	}
 	if c.Root == nil && !c.NoRoot {
 		c.Root = planner.DefaultRoot
 	}
@@ -237,6 +248,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("scheduler: JournalRetention is %v, ParkedRetention %v and SweepDelay %v; want more than 0", c.JournalRetention, c.ParkedRetention, c.SweepDelay)
 	case c.ExecutorReturn < 0:
 		return fmt.Errorf("scheduler: ExecutorReturn is %v; want more than 0", c.ExecutorReturn)
+	case c.FrameTTL < 0:
+		return fmt.Errorf("scheduler: FrameTTL is %v; want more than 0", c.FrameTTL)
 	case c.CommitDeadline < 0:
 		return fmt.Errorf("scheduler: CommitDeadline is %v; want more than 0", c.CommitDeadline)
 	case c.PlanSlots < 1 || c.RootSlots < 1:

@@ -160,7 +160,13 @@ func (s *Scheduler) launchNext(n int, room func(*executor) bool) []*launch {
 			if len(run.Failed) > 0 {
 				fits = s.placement.Fit(up, run.Failed, now.Sub(run.Since), now)
 			}
-			return s.leastBusy(func(e *executor) bool { return room(e) && fits(e.id) })
+			takes := func(e *executor) bool { return room(e) && fits(e.id) }
+			if len(j.held) > 0 {
+				if e := s.leastBusy(func(e *executor) bool { return takes(e) && hasInput(e, run) }); e != nil {
+					return e
+				}
+			}
+			return s.leastBusy(takes)
 		})
 		if len(j.queue) > 0 {
 			s.state.ready = append(s.state.ready, j)
@@ -190,6 +196,11 @@ func (s *Scheduler) next(j *job, place func(graph.RunTask) *executor) (run graph
 		}
 	}
 	return graph.RunTask{}, nil, false
+}
+
+// hasInput says whether a task reads pieces of a cached frame that an executor has.
+func hasInput(e *executor, run graph.RunTask) bool {
+	return slices.ContainsFunc(run.Inputs, func(in graph.Accepted) bool { return in.Executor == e.id })
 }
 
 // up are the executors that take tasks.
@@ -301,6 +312,10 @@ func (s *Scheduler) locations(j *job, inputs []graph.Accepted) []plan.ShuffleLoc
 			Job: j.id, Stage: in.Task.Stage, Task: in.Task.Task, Attempt: in.Attempt, Output: in.Output.Partition,
 			Executor: in.Executor, Rows: in.Output.Rows, Bytes: in.Output.Bytes, Follow: in.Running,
 		}
+		if l.Frame = j.planned.Stages[in.Task.Stage].Frame; l.Frame != "" {
+			p, _ := s.state.frames.Held(l.Frame, j.id, in.Task.Task)
+			l.Job, l.Stage, l.Attempt = p.Build, p.Stage, p.Attempt
+		}
 		if l.First, l.End = in.First, in.End; in.End > 0 {
 			l.Rows, l.Bytes = in.End-in.First, in.Output.Bytes*(in.End-in.First)/max(in.Output.Rows, 1)
 		}
@@ -336,6 +351,10 @@ func (s *Scheduler) enqueue(j *job, run graph.RunTask) {
 
 // cancelTask takes a task out of the queue or off its executor.
 func (s *Scheduler) cancelTask(j *job, c graph.CancelTask) {
+	if c.Attempt == "" && j.planned.Stages[c.Task.Stage].Frame != "" {
+		s.unwantPiece(j, c.Task)
+		return
+	}
 	if c.Attempt == "" {
 		switch i := slices.IndexFunc(j.queue, func(r graph.RunTask) bool { return r.Task == c.Task }); {
 		case i == 0: // as when a whole job is cancelled, which may have 100,000 tasks

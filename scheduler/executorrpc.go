@@ -334,9 +334,7 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 			ev.Err = fmt.Errorf("the attempt ended as %s", st.GetState())
 		}
 		if lost, ok := errors.AsType[*wire.LostInputError](ev.Err); ok {
-			ev.Lost = &graph.LostInput{
-				Task: graph.TaskID{Stage: lost.Stage, Task: lost.Task}, Attempt: lost.Attempt, Executor: lost.Executor,
-			}
+			ev.Lost = s.lostInput(a, lost)
 		}
 		if until := s.placement.Failed(e.id, ev.Err, time.Now()); !until.IsZero() {
 			s.log.Warn("executor fails tasks and is passed over", slog.String("executor", e.id), slog.Time("until", until), slog.Any("error", ev.Err))

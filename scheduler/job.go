@@ -16,6 +16,7 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/graph/adaptive"
@@ -66,6 +67,15 @@ type job struct {
 	graph     *graph.Graph
 	queue     []graph.RunTask
 	uploads   []string
+	// frame is the cached frame that the job builds, and kept the pieces of it that
+	// are left when it is built again; unwanted: nobody waits for it any more.
+	frame    string
+	kept     map[int]cached.Piece
+	unwanted bool
+	// wanted are the pieces of frames that the job waits for, held the names that
+	// those have which it was given.
+	wanted map[graph.TaskID]graph.RunTask
+	held   map[graph.TaskID]string
 
 	// rootEpoch runs; stopRoot ends it.
 	rootEpoch int
@@ -109,8 +119,18 @@ type submission struct {
 	// dryRun: the job stops before its commit is sealed, and what it wrote is
 	// deleted.
 	dryRun bool
+	// caches is set if the rows stay as a cached frame.
+	caches *caching
 	// afterDeadline is what may be done for a commit whose outcome isn't known.
 	afterDeadline journal.AfterDeadline
+}
+
+// caching says how rows are cached.
+type caching struct {
+	// ttl is how long they are kept without being used; 0 for the default.
+	ttl time.Duration
+	// again: lost pieces of a frame are built again.
+	again bool
 }
 
 func newJob(sub submission, now time.Time) *job {
@@ -198,7 +218,11 @@ func (s *Scheduler) carryOut(j *job, actions []graph.Action) {
 	for _, a := range actions {
 		switch a := a.(type) {
 		case graph.RunTask:
-			s.enqueue(j, a)
+			if j.planned.Stages[a.Task.Stage].Frame != "" {
+				s.wantPiece(j, a)
+			} else {
+				s.enqueue(j, a)
+			}
 		case graph.CancelTask:
 			s.cancelTask(j, a)
 		case graph.RunSchedulerRoot:
@@ -252,13 +276,17 @@ func (s *Scheduler) jobEnded(j *job) {
 	for _, id := range j.uploads {
 		s.releaseUpload(id, j.state() == graph.Succeeded)
 	}
+	s.frameEnded(j)
 	if j.graph != nil {
 		j.planText = textOf(j.planned, j.graph.Stages(), j.warnings)
 	}
 	s.log.Info("job ended", slog.String("job_id", j.id), slog.String("state", string(j.state())),
 		slog.String("commit", string(j.commitState())), slog.Duration("duration", j.ended.Sub(j.submitted)), slog.Any("error", j.err()))
 	s.cfg.Metrics.Job(string(j.state()), strings.ToLower(j.statement), j.ended.Sub(j.submitted))
-	if j.state() != graph.Succeeded || j.planned == nil || j.planned.Root != nil {
+	if j.caches != nil && !j.caches.again && j.state() == graph.Succeeded {
+		return // see frameEnded
+	}
+	if j.state() != graph.Succeeded || j.planned == nil || j.planned.Root != nil || j.caches != nil {
 		s.publish(j)
 		return
 	}
@@ -336,7 +364,7 @@ func (s *Scheduler) expire(j *job) {
 	if s.state.cached[j.fingerprint] == j {
 		delete(s.state.cached, j.fingerprint)
 	}
-	if j.graph != nil {
+	if j.graph != nil && j.frame == "" {
 		s.apply(j, graph.ResultExpired{})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/answers"
+	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
@@ -153,6 +154,11 @@ func (s *Scheduler) cutStages(ctx context.Context, j *job) (*plannedJob, error) 
 	if err != nil {
 		return nil, err
 	}
+	if j.caches != nil {
+		if err := checkFrame(out.Job, bound); err != nil {
+			return nil, err
+		}
+	}
 	if out.body, err = withoutCredentials(bound); err != nil {
 		return nil, err
 	}
@@ -249,6 +255,7 @@ func (s *Scheduler) bind(ctx context.Context, j *job, l *plan.Logical) (plan.Nod
 		JobID: j.id, Now: j.now, TimeZone: j.timeZone, RejectLimit: l.RejectLimit, Slots: slots,
 		Adaptive: s.cfg.Planning == PlanningAdaptive,
 		Uploads:  func(id string) (plan.Upload, []plan.Column, error) { return s.useUpload(ctx, j, id) },
+		Frames:   func(id string) (plan.Frame, []plan.Column, error) { return s.useFrame(ctx, j, id) },
 	})
 }
 
@@ -301,6 +308,7 @@ func (s *Scheduler) explain(ctx context.Context, sub submission) (string, error)
 		for _, id := range j.uploads {
 			s.releaseUpload(id, false)
 		}
+		_ = s.frameEvent(cached.Done{User: j.id})
 	})
 	if err != nil {
 		return "", err

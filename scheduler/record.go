@@ -1,12 +1,15 @@
 package scheduler
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -230,6 +233,12 @@ type submissionRecord struct {
 	DryRun    bool             `json:"dry_run,omitempty"`
 
 	AfterDeadline journal.AfterDeadline `json:"after_deadline,omitempty"`
+
+	// Caches says that the rows stay as a cached frame, Again that lost pieces of one
+	// are built again.
+	Caches   bool          `json:"caches,omitempty"`
+	Again    bool          `json:"again,omitempty"`
+	FrameTTL time.Duration `json:"frame_ttl,omitempty"`
 }
 
 // submissionOf encodes what the job was submitted with.
@@ -237,6 +246,9 @@ func submissionOf(j *job) ([]byte, error) {
 	r := submissionRecord{
 		Statement: j.statement, SQL: j.sql, Target: j.target, Mode: j.mode, TimeZone: j.timeZone, NowMicros: j.now.UnixMicro(),
 		DryRun: j.dryRun, AfterDeadline: j.afterDeadline,
+	}
+	if j.caches != nil {
+		r.Caches, r.Again, r.FrameTTL = true, j.caches.again, j.caches.ttl
 	}
 	switch p := j.plan.(type) {
 	case *plan.Logical:
@@ -261,9 +273,14 @@ func jobOf(rec journal.Job, raw []byte) (*job, error) {
 		namespace: rec.Namespace, key: rec.Key, fingerprint: rec.Fingerprint, statement: r.Statement, sql: r.SQL,
 		target: r.Target, mode: r.Mode, timeZone: r.TimeZone, dryRun: r.DryRun, afterDeadline: r.AfterDeadline,
 	}
-	if r.Logical != nil {
+	if r.Caches {
+		sub.caches = &caching{ttl: r.FrameTTL, again: r.Again}
+	}
+	switch {
+	case r.Logical != nil:
 		sub.plan = r.Logical
-	} else {
+	case r.Again: // its plan is the frame's
+	default:
 		top, err := plan.Decode(r.Physical)
 		if err != nil {
 			return nil, err
@@ -307,4 +324,116 @@ func withSources(top plan.Node, storage func(*plan.Source) map[string]string) pl
 			}
 		}
 	})
+}
+
+// scribe writes the event loop's records into the journal, in the order of the
+// events. What comes while a transaction is under way goes into the next one
+// together, so that many statuses cost one write to the disk.
+type scribe struct {
+	write func(context.Context, journal.Batch) error
+
+	mu     sync.Mutex
+	queue  []note
+	closed bool
+	wake   chan struct{}
+	done   chan struct{}
+}
+
+// note is what one event has to write, and who hears when it is durable.
+type note struct {
+	batch journal.Batch
+	// after hears nil when the batch is durable, or why it isn't.
+	after []func(error)
+}
+
+func newScribe(write func(context.Context, journal.Batch) error) *scribe {
+	w := &scribe{write: write, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go w.run()
+	return w
+}
+
+// put queues a note. It never blocks. After close nothing is written any more,
+// and after hears so.
+func (w *scribe) put(n note) {
+	w.mu.Lock()
+	closed := w.closed
+	if !closed {
+		w.queue = append(w.queue, n)
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+	w.mu.Unlock()
+	if closed {
+		n.tell(errClosing())
+	}
+}
+
+// record writes one batch and waits until it is durable.
+func (w *scribe) record(ctx context.Context, b journal.Batch) error {
+	done := make(chan error, 1)
+	w.put(note{batch: b, after: []func(error){func(err error) { done <- err }}})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the journal: %w", context.Cause(ctx))
+	}
+}
+
+// close writes what is queued and waits for it.
+func (w *scribe) close() {
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		close(w.wake)
+	}
+	w.mu.Unlock()
+	<-w.done
+}
+
+func (w *scribe) run() {
+	defer close(w.done)
+	for {
+		// As the journal's leader does: who is ready to run may have a note.
+		runtime.Gosched()
+		w.mu.Lock()
+		notes, closed := w.queue, w.closed
+		w.queue = nil
+		w.mu.Unlock()
+		if len(notes) > 0 {
+			w.writeAll(notes)
+			continue
+		}
+		if closed {
+			return
+		}
+		<-w.wake
+	}
+}
+
+// writeAll writes the notes in one transaction. When that fails each is tried by
+// itself: one that can't be written must not take the others along.
+func (w *scribe) writeAll(notes []note) {
+	var all journal.Batch
+	for _, n := range notes {
+		all.Add(n.batch)
+	}
+	err := w.write(context.Background(), all)
+	if err == nil || len(notes) == 1 {
+		for _, n := range notes {
+			n.tell(err)
+		}
+		return
+	}
+	for _, n := range notes {
+		n.tell(w.write(context.Background(), n.batch))
+	}
+}
+
+func (n note) tell(err error) {
+	for _, f := range n.after {
+		f(err)
+	}
 }

@@ -53,6 +53,10 @@ func (s *Scheduler) recoverJobs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	kept, err := s.journal.Frames(ctx)
+	if err != nil {
+		return err
+	}
 	running, err := s.journal.Jobs(ctx, journal.Filter{Running: true})
 	if err != nil {
 		return err
@@ -79,7 +83,13 @@ func (s *Scheduler) recoverJobs(ctx context.Context) error {
 			}
 			e.returning = true
 		}
+		if err = s.recoverFrames(kept); err != nil {
+			return
+		}
 		for _, j := range jobs {
+			if j.caches != nil {
+				_ = s.reserveFrame(j, true) // its id is new
+			}
 			s.state.jobs[j.id] = j
 			s.state.byKey[j.keyID()] = j
 			s.log.Info("job taken up", slog.String("job_id", j.id), slog.Bool("planned", j.resume != nil))
@@ -122,6 +132,10 @@ func (s *Scheduler) recoverJob(ctx context.Context, rec journal.Job) (*job, erro
 	j, err := jobOf(rec, raw)
 	if err != nil {
 		return nil, fmt.Errorf("take up job %s: %w", rec.ID, err)
+	}
+	if j.caches != nil && j.caches.again {
+		// Who wants the pieces that it was to build asks for them again.
+		return nil, s.journal.PutJob(ctx, interrupted(rec, u, sends, time.Now()))
 	}
 	j.lost = rec.Lost || sealed && s.isLost(u)
 	if st, err := recorded(rec); err == nil {
@@ -185,6 +199,11 @@ func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) 
 	}
 	if j.resume.unit == nil {
 		if top, err = s.reachSources(ctx, top); err != nil {
+			return nil, err
+		}
+	}
+	if j.caches != nil && j.caches.again {
+		if top, err = s.sourceFrames(ctx, j, top); err != nil {
 			return nil, err
 		}
 	}
@@ -274,6 +293,7 @@ func (s *Scheduler) pinAgain(ctx context.Context, name commit.TableName) (pinned
 
 // resumeGraph puts the job's graph where the record ends.
 func (s *Scheduler) resumeGraph(j *job) {
+	s.resumeFrames(j)
 	kept := s.keptAttempts(j)
 	g, actions := graph.Restore(j.planned.Spec(), kept, time.Now())
 	j.graph, j.started = g, j.submitted
@@ -322,6 +342,9 @@ func (s *Scheduler) keptAttempts(j *job) graph.Kept {
 		here := e != nil && e.incarnation == a.Incarnation
 		switch a.State {
 		case journal.AttemptAccepted:
+			if j.planned.Stages[a.Stage].Frame != "" {
+				here = s.resumeHeld(j, a)
+			}
 			st := &firnpb.TaskStatus{}
 			if proto.Unmarshal(a.Status, st) != nil {
 				continue

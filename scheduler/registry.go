@@ -15,6 +15,7 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/answers"
+	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/metrics"
@@ -201,6 +202,7 @@ func (s *Scheduler) loseExecutor(e *executor, why string) {
 			delete(s.state.cached, fp)
 		}
 	}
+	_ = s.frameEvent(cached.ExecutorLost{Executor: e.id})
 	for _, j := range s.jobsInOrder() {
 		if j.graph != nil {
 			s.apply(j, graph.ExecutorLost{Executor: e.id})
@@ -294,7 +296,7 @@ func (s *Scheduler) heartbeat(e *executor, running []string) (cancel []string) {
 // upload: one that it was never told to free, or was told while it couldn't be
 // reached.
 func (s *Scheduler) needs(id string) bool {
-	if s.state.uploads[id] != nil {
+	if s.state.uploads[id] != nil || s.state.frames.Keeps(id) {
 		return true
 	}
 	j := s.state.jobs[id]

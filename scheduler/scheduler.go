@@ -24,6 +24,7 @@ import (
 	"github.com/firn-project/firn/internal/flightread"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/journal"
@@ -102,7 +103,9 @@ type state struct {
 	// byKey are the jobs that have not ended, by namespace and key.
 	byKey map[string]*job
 	// cached are the succeeded jobs of mode cached, by fingerprint.
-	cached    map[string]*job
+	cached map[string]*job
+	// frames are the cached frames.
+	frames    frames
 	executors map[string]*executor
 	// replaced are earlier incarnations of executors, by executor.
 	replaced map[string][]string
@@ -134,7 +137,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg: cfg, log: cfg.Logger, placement: placement.New(), leave: make(chan struct{}), mark: uuid.NewString()[len("00000000-0000-4000-"):],
 		planSlots: make(chan struct{}, cfg.PlanSlots), rootSlots: make(chan struct{}, cfg.RootSlots),
 		state: state{
-			jobs: map[string]*job{}, byKey: map[string]*job{}, cached: map[string]*job{},
+			jobs: map[string]*job{}, byKey: map[string]*job{}, cached: map[string]*job{}, frames: newFrames(cfg),
 			executors: map[string]*executor{}, replaced: map[string][]string{}, attempts: map[string]*attempt{}, uploads: map[string]*upload{}, results: map[string]time.Time{},
 			arrived: make(chan struct{}),
 		},
@@ -319,7 +322,7 @@ const closeGrace = time.Second
 
 // ticks lets the event loop look at the time.
 func (s *Scheduler) ticks() {
-	t := time.NewTicker(min(s.cfg.HeartbeatInterval, s.cfg.ResultTTL, s.cfg.UploadTTL) / 2)
+	t := time.NewTicker(min(s.cfg.HeartbeatInterval, s.cfg.ResultTTL, s.cfg.UploadTTL, s.cfg.FrameTTL) / 2)
 	defer t.Stop()
 	for {
 		select {
@@ -345,6 +348,7 @@ func (s *Scheduler) tick(now time.Time) {
 			delete(s.state.jobs, id)
 		}
 	}
+	_ = s.frameEvent(cached.Tick{})
 	for id, u := range s.state.uploads {
 		if now.After(u.expires) && u.users == 0 {
 			s.freeUpload(id)

@@ -49,7 +49,7 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 			st.Tasks += stage.GetTasks()
 		}
 		st.RejectedRows, st.Rejects = j.graph.Rejected()
-		st.Executors = executorTasks(j.graph.DoneOn())
+		st.Executors = executorTasks(doneOn(j))
 		if j.planned.Root == nil && len(st.Stages) > 0 {
 			st.Rows = st.Stages[len(st.Stages)-1].GetRows()
 		}
@@ -109,6 +109,21 @@ func showReport(root *firnpb.StageStatus, r *commit.Report) {
 	root.Attempts, root.Conflicts, root.SnapshotId = uint32(r.Attempts), uint32(r.Conflicts), r.SnapshotID
 }
 
+// doneOn counts the accepted attempts by executor, but for those that stand for pieces
+// of cached frames.
+func doneOn(j *job) map[string]int {
+	if len(framesOf(j.planned)) == 0 {
+		return j.graph.DoneOn()
+	}
+	n := map[string]int{}
+	for _, r := range j.graph.Runs() {
+		if r.Done && j.planned.Stages[r.Task.Stage].Frame == "" {
+			n[r.Executor]++
+		}
+	}
+	return n
+}
+
 // executorTasks lists how many attempts were accepted on each executor.
 func executorTasks(done map[string]int) []*firnpb.ExecutorTasks {
 	var all []*firnpb.ExecutorTasks
@@ -151,6 +166,7 @@ func (s *Scheduler) now(ctx context.Context) (metrics.Now, error) {
 		for _, j := range s.state.ready {
 			n.TasksPending += len(j.queue)
 		}
+		n.Frames, n.FrameBytes = s.state.frames.Totals()
 		for _, e := range s.state.executors {
 			n.Executors[s.executorStatus(e).GetState()]++
 		}

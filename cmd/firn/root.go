@@ -13,7 +13,7 @@ import (
 func (a *app) rootCommand() *cobra.Command {
 	root := group("firn", "Distributed writes into lake tables with one atomic commit, exactly once",
 		a.schedulerCommand(), a.executorCommand(), a.devCommand(), a.sqlCommand(),
-		a.jobCommand(), a.tableCommand(), a.commitCommand(), a.catalogCommand(), a.tokenCommand(), a.configCommand(), a.errorCommand(), a.versionCommand(), a.helper())
+		a.jobCommand(), a.tableCommand(), a.commitCommand(), a.cacheCommand(), a.catalogCommand(), a.tokenCommand(), a.configCommand(), a.errorCommand(), a.versionCommand(), a.helper())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.applyFlags(cmd) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

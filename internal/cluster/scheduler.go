@@ -50,6 +50,8 @@ type SchedulerConfig struct {
 	// Executors says how executors are waited for; zero values stand for the
 	// scheduler's defaults.
 	Executors config.Executors
+	// Cache bounds cached frames.
+	Cache config.Cache
 	// ParkedRetention, JournalRetention and SweepDelay are scheduler.Config's.
 	ParkedRetention, JournalRetention, SweepDelay time.Duration
 	// CommitDeadline and CheckAllFiles are scheduler.Config's too.
@@ -131,7 +133,12 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	if cfg.EventLog {
 		events = filepath.Join(cfg.Dir, "events")
 	}
+	frameBytes, err := cfg.Cache.Size()
+	if err != nil {
+		return nil, failed("configure", "the scheduler", err)
+	}
 	s.Scheduler, err = scheduler.New(scheduler.Config{
+		FrameTTL: cfg.Cache.TTL, MaxFrames: cfg.Cache.Frames, MaxFrameBytes: frameBytes,
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser, Binder: binds,
 		Dispatch: cfg.Dispatch, Planning: cfg.Planning, LocalAllow: cfg.LocalAllow, ReachSource: sourceStores(cfg.SourceStores).reach, EndJobs: cfg.EndJobs,
 		StoreKeys:         storeKeys{catalogs, cfg.SourceStores, cfg.AnyCatalog},

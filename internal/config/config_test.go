@@ -82,7 +82,7 @@ func TestBadFiles(t *testing.T) {
 	lake := "catalogs: {lake: {type: sql, uri: x, warehouse: y"
 	for text, want := range map[string]string{
 		"dispach: push":                                  "line 1: unknown key dispach; did you mean dispatch?",
-		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, catalogs, commit, create_catalog, delta, dir, dispatch, executors, http, journal, listen, parked, planning, sources, sweep, tls",
+		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, cache, catalogs, commit, create_catalog, delta, dir, dispatch, executors, http, journal, listen, parked, planning, sources, sweep, tls",
 		"sources: {local: {alow: []}}":                   "unknown key sources.local.alow; did you mean allow?",
 		lake + ", warehose: z}}":                         "unknown key catalogs.lake.warehose; did you mean warehouse?",
 		"parked: {retention: -1s}":                       "parked.retention: -1s: want more than 0",
@@ -102,6 +102,9 @@ func TestBadFiles(t *testing.T) {
 		lake + ", properties: {p_file: /no/such/file}}}": "catalogs.lake.properties.p_file: open /no/such/file",
 		"sources: {local: {allow: [relative]}}":          `sources.local.allow[0]: "relative": want an absolute path`,
 		"executors: {timeout: 1}":                        "executors",
+		"cache: {ttl: -1s}":                              "cache.ttl: -1s: want more than 0",
+		"cache: {frames: -1}":                            "cache.frames: -1: want 1 or more",
+		"cache: {bytes: much}":                           "cache.bytes: ",
 		"executors: {wait: -1s}":                         "executors.wait: -1s: want more than 0",
 		"executors: {timeout: 1s, heartbeat: 2s}":        "executors.timeout: 1s: want more than executors.heartbeat, 2s",
 		"listen: [":                                      "yaml",

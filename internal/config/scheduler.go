@@ -37,6 +37,7 @@ type Scheduler struct {
 	Journal   Journal            `yaml:"journal"`
 	Sweep     Sweep              `yaml:"sweep"`
 	Commit    Commit             `yaml:"commit"`
+	Cache     Cache              `yaml:"cache"`
 	HTTP      HTTP               `yaml:"http"`
 	// TLS is plaintext when it isn't set.
 	TLS TLS `yaml:"tls"`
@@ -324,7 +325,7 @@ func (s Scheduler) Validate() error {
 			return fmt.Errorf("sources.stores[%d].location: %q: want s3://bucket or s3://bucket/prefix", i, st.Location)
 		}
 	}
-	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate(), s.HTTP.validate())
+	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate(), s.HTTP.validate(), s.Cache.validate())
 }
 
 func isBucket(location string) bool {

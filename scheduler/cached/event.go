@@ -41,6 +41,12 @@ type Unwant struct {
 	Piece       int
 }
 
+// Holds says that a user was given a piece in an earlier process.
+type Holds struct {
+	Frame, User string
+	Piece       int
+}
+
 // Done says that a user reads nothing any more.
 type Done struct{ User string }
 
@@ -78,6 +84,7 @@ func (Reserve) isEvent()      {}
 func (Use) isEvent()          {}
 func (Want) isEvent()         {}
 func (Unwant) isEvent()       {}
+func (Holds) isEvent()        {}
 func (Done) isEvent()         {}
 func (Building) isEvent()     {}
 func (Built) isEvent()        {}

@@ -37,6 +37,8 @@ type Record struct {
 	Expires time.Time     `json:"-"`
 	Repeats bool          `json:"repeats"`
 	Pieces  []Piece       `json:"pieces"`
+	// Closed is why nobody new may use it; empty while its owner may.
+	Closed string `json:"closed,omitempty"`
 }
 
 // View is what can be shown of a frame.
@@ -65,8 +67,6 @@ type frame struct {
 	// builds are the jobs that may have data on executors.
 	builds map[string]bool
 	built  int
-	// closed is why nobody new may use it; empty while anybody may.
-	closed string
 	// renewed is the expiry that is on record.
 	renewed time.Time
 }
@@ -108,7 +108,8 @@ type Frames struct {
 }
 
 // New makes the machine; records are the frames of an earlier process. Which of
-// their pieces are still there is told by PieceLost.
+// their pieces are still there is told by PieceLost, who goes on reading them by Use
+// and Holds.
 func New(limits Limits, records ...Record) *Frames {
 	m := &Frames{limits: limits, frames: map[string]*frame{}, gone: map[string]gone{}}
 	for _, r := range records {
@@ -135,6 +136,10 @@ func (m *Frames) Apply(ev Event, now time.Time) []Action {
 		if u := m.userOf(ev.Frame, ev.User); u != nil {
 			delete(u.wants, ev.Piece)
 			m.settle(m.frames[ev.Frame])
+		}
+	case Holds:
+		if u := m.userOf(ev.Frame, ev.User); u != nil && ev.Piece < len(m.frames[ev.Frame].Pieces) {
+			u.given[ev.Piece] = m.frames[ev.Frame].Pieces[ev.Piece]
 		}
 	case Done:
 		m.done(ev.User)
@@ -179,7 +184,7 @@ func (m *Frames) userOf(id, user string) *use {
 // one. Those that nobody new may use are left out.
 func (m *Frames) List(owner string) (views []View) {
 	for _, f := range m.inOrder() {
-		if f.closed == "" && (owner == "" || f.Owner == owner) {
+		if f.Closed == "" && (owner == "" || f.Owner == owner) {
 			views = append(views, f.view())
 		}
 	}
@@ -193,6 +198,15 @@ func (m *Frames) Look(id, owner string) (View, error) {
 		return View{}, err
 	}
 	return f.view(), nil
+}
+
+// Any shows a frame whoever asks, also one that nobody new may use.
+func (m *Frames) Any(id string) (v View, ok bool) {
+	f := m.frames[id]
+	if f == nil {
+		return v, false
+	}
+	return f.view(), true
 }
 
 func (f *frame) view() View {
@@ -230,7 +244,7 @@ func (m *Frames) Keeps(build string) bool {
 // Totals counts the frames that are built, and their bytes.
 func (m *Frames) Totals() (frames int, bytes int64) {
 	for _, f := range m.frames {
-		if f.ready && f.closed == "" {
+		if f.ready && f.Closed == "" {
 			frames, bytes = frames+1, bytes+f.bytes()
 		}
 	}
@@ -248,10 +262,10 @@ func (f *frame) bytes() (n int64) {
 func (m *Frames) find(op, id, owner string) (*frame, error) {
 	f := m.frames[id]
 	switch {
-	case f != nil && f.Owner == owner && f.closed == "":
+	case f != nil && f.Owner == owner && f.Closed == "":
 		return f, nil
 	case f != nil && f.Owner == owner:
-		return nil, errGone(op, id, f.closed)
+		return nil, errGone(op, id, f.Closed)
 	case f == nil && m.gone[id].err != nil && m.gone[id].owner == owner:
 		return nil, m.gone[id].err
 	}

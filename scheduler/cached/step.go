@@ -3,6 +3,8 @@ package cached
 import (
 	"maps"
 	"slices"
+
+	"github.com/firn-project/firn/commit"
 )
 
 func (m *Frames) reserve(ev Reserve) {
@@ -52,7 +54,7 @@ func (m *Frames) use(ev Use) {
 func (m *Frames) renew(f *frame) {
 	const steps = 10
 	f.Expires = m.now.Add(f.TTL)
-	if f.closed == "" && f.ready && f.Expires.Sub(f.renewed) > f.TTL/steps {
+	if f.Closed == "" && f.ready && f.Expires.Sub(f.renewed) > f.TTL/steps {
 		f.renewed = f.Expires
 		m.emit(Renew{f.ID, f.Expires})
 	}
@@ -125,9 +127,7 @@ func (m *Frames) builtFrame(ev Built) {
 		}
 	}
 	f.ready, f.Repeats, f.Pieces, f.renewed, f.lost = true, ev.Repeats, slices.Clone(ev.Pieces), f.Expires, lost
-	if f.closed == "" {
-		m.emit(Keep{f.ID})
-	}
+	m.emit(Keep{f.ID})
 	m.settle(f)
 }
 
@@ -158,7 +158,11 @@ func (m *Frames) buildFailed(ev BuildFailed) {
 	}
 	f.building = ""
 	if !f.ready {
-		m.forget(f, errGone("read cached frame", f.ID, "the job that was to build it hasn't succeeded"))
+		err := ev.Err
+		if commit.CodeOf(err) == "" {
+			err = errGone("read cached frame", f.ID, "the job that was to build it hasn't succeeded")
+		}
+		m.forget(f, err)
 		return
 	}
 	err := errRebuild(f.ID, len(f.lost), ev.Err)
@@ -193,15 +197,19 @@ func (m *Frames) release(ev Release) {
 
 // close lets nobody new use a frame. It is forgotten when the last user is done.
 func (m *Frames) close(f *frame, why string) {
-	f.closed = why
-	m.emit(Forget{f.ID})
+	f.Closed = why
+	if f.ready {
+		m.emit(Keep{f.ID})
+	}
 	m.settle(f)
 }
 
 func (m *Frames) tick() {
 	for _, f := range m.inOrder() {
-		if f.closed == "" && f.ready && len(f.users) == 0 && m.now.After(f.Expires) {
+		if f.Closed == "" && f.ready && len(f.users) == 0 && m.now.After(f.Expires) {
 			m.close(f, expired(f.TTL))
+		} else if f.Closed != "" {
+			m.settle(f) // its readers ended with an earlier process
 		}
 	}
 }
@@ -213,8 +221,8 @@ func (m *Frames) settle(f *frame) {
 	if m.frames[f.ID] != f {
 		return
 	}
-	if f.closed != "" && len(f.users) == 0 {
-		m.forget(f, errGone("read cached frame", f.ID, f.closed))
+	if f.Closed != "" && len(f.users) == 0 {
+		m.forget(f, errGone("read cached frame", f.ID, f.Closed))
 		return
 	}
 	if f.ready {
@@ -296,6 +304,7 @@ func (m *Frames) freeBuilds(f *frame) {
 // of others.
 func (m *Frames) forget(f *frame, why error) {
 	delete(m.frames, f.ID)
+	m.emit(Forget{f.ID})
 	if f.building != "" {
 		m.emit(StopBuild{f.building})
 	}

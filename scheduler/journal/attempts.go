@@ -46,6 +46,9 @@ func (j *SQLite) Write(ctx context.Context, b Batch) error {
 		if err := writeUploads(ctx, tx, b); err != nil {
 			return err
 		}
+		if err := writeFrames(ctx, tx, b); err != nil {
+			return err
+		}
 		if err := writeWrites(ctx, tx, b); err != nil {
 			return err
 		}

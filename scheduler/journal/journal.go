@@ -57,6 +57,8 @@ type Journal interface {
 	Executors(ctx context.Context) ([]Executor, error)
 	// Uploads lists the uploads that weren't freed, in the order of their opening.
 	Uploads(ctx context.Context) ([]Upload, error)
+	// Frames lists the cached frames that weren't forgotten.
+	Frames(ctx context.Context) ([]Frame, error)
 	// Origin is the seat of a table at which a token's key was first accepted.
 	Origin(ctx context.Context, t commit.Token) (commit.Seat, error)
 	// LowestOrigin is the lowest origin of a table's units that may be driven
@@ -203,13 +205,16 @@ type Batch struct {
 	// Uploads are those that were opened, Freed the ids of those that are gone.
 	Uploads []Upload
 	Freed   []string
+	// Frames are cached frames, Forgotten the ids of those that are gone.
+	Frames    []Frame
+	Forgotten []string
 	// Writes are external writes that were begun.
 	Writes []lifecycle.State
 }
 
 // Empty says whether there is nothing to write.
 func (b *Batch) Empty() bool {
-	return len(b.Jobs)+len(b.Plans)+len(b.Origins)+len(b.Gone)+len(b.Executors)+len(b.Started)+len(b.Accepted)+len(b.Ended)+len(b.Uploads)+len(b.Freed)+len(b.Writes) == 0
+	return len(b.Jobs)+len(b.Plans)+len(b.Origins)+len(b.Gone)+len(b.Executors)+len(b.Started)+len(b.Accepted)+len(b.Ended)+len(b.Uploads)+len(b.Freed)+len(b.Frames)+len(b.Forgotten)+len(b.Writes) == 0
 }
 
 // Add appends another batch. What it writes comes after what b writes, except
@@ -227,6 +232,8 @@ func (b *Batch) Add(o Batch) {
 	b.Ended = append(b.Ended, o.Ended...)
 	b.Uploads = append(b.Uploads, o.Uploads...)
 	b.Freed = append(b.Freed, o.Freed...)
+	b.Frames = append(b.Frames, o.Frames...)
+	b.Forgotten = append(b.Forgotten, o.Forgotten...)
 	b.Writes = append(b.Writes, o.Writes...)
 }
 

@@ -11,7 +11,7 @@ import (
 
 // schemaVersion is kept in the file (PRAGMA user_version). A journal of a later
 // version is refused, one of an earlier version migrated.
-const schemaVersion = 7
+const schemaVersion = 8
 
 // migrations[n] makes version n+1 from version n, in one transaction with the
 // number.
@@ -112,6 +112,10 @@ CREATE TABLE writes (
 CREATE TABLE write_manifests (
 	job_id TEXT NOT NULL, attempt TEXT NOT NULL, digest TEXT NOT NULL, files INTEGER NOT NULL, row_count INTEGER NOT NULL, size INTEGER NOT NULL,
 	bytes INTEGER NOT NULL, body BLOB NOT NULL, file TEXT NOT NULL, PRIMARY KEY (job_id, attempt)
+) STRICT;
+`, `
+CREATE TABLE frames (
+	id TEXT PRIMARY KEY, lineage BLOB NOT NULL, pieces BLOB NOT NULL, expires_ms INTEGER NOT NULL
 ) STRICT;
 `}
 

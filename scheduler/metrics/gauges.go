@@ -12,6 +12,9 @@ type Now struct {
 	// an outcome that isn't known, Orphans how many data files of commits that ended
 	// otherwise are kept; all by the table's format.
 	QueueLength, Unknown, Orphans map[string]int64
+	// Frames are the cached frames that are built, FrameBytes what they have.
+	Frames     int
+	FrameBytes int64
 	// Leads says that nobody has taken the journal over.
 	Leads bool
 }
@@ -23,6 +26,8 @@ const (
 	unknownName   = "firn_commit_state_unknown"
 	orphansName   = "firn_orphan_files"
 	leaderName    = "firn_leader"
+	framesName    = "firn_cached_frames"
+	frameSizeName = "firn_cached_frame_bytes"
 )
 
 func (m *Metrics) gauges() {
@@ -32,6 +37,8 @@ func (m *Metrics) gauges() {
 	m.set.Gauge(unknownName, "Commits whose outcome isn't known yet; nobody may resubmit them under another key.", "format")
 	m.set.Gauge(orphansName, "Data files that are kept for commits which haven't landed: parked, or of an outcome that isn't known.", "format")
 	m.set.Gauge(leaderName, "1 while this process leads; 0 once another one has taken its journal over.")
+	m.set.Gauge(framesName, "Cached frames that are built.")
+	m.set.Gauge(frameSizeName, "Bytes of cached frames, lost pieces included.")
 	m.set.Gauges()
 }
 
@@ -52,4 +59,6 @@ func (n Now) tell(g meter.Gauge) {
 		leads = 1
 	}
 	g(leaderName, leads)
+	g(framesName, float64(n.Frames))
+	g(frameSizeName, float64(n.FrameBytes))
 }

@@ -35,6 +35,7 @@ func (s *Server) api(mux *http.ServeMux) huma.API {
 	s.rows(api)
 	s.commits(api)
 	s.cluster(api)
+	s.frames(api)
 	// What the library would have answered with.
 	delete(api.OpenAPI().Components.Schemas.Map(), "ErrorModel")
 	delete(api.OpenAPI().Components.Schemas.Map(), "ErrorDetail")

@@ -58,3 +58,31 @@ func testUploads(t *testing.T, j journal.Journal) {
 		t.Fatalf("%+v, %v", all, err)
 	}
 }
+
+func testFrames(t *testing.T, j journal.Journal) {
+	ctx := t.Context()
+	f := journal.Frame{ID: "f-1", Lineage: []byte("l"), Pieces: []byte("p"), Expires: at}
+	other := journal.Frame{ID: "f-2", Pieces: []byte("q"), Expires: at}
+	want := func(frames ...journal.Frame) {
+		t.Helper()
+		got, err := j.Frames(ctx)
+		must(t, err)
+		if len(got) != len(frames) {
+			t.Fatalf("%+v, want %+v", got, frames)
+		}
+		for i, w := range frames {
+			if g := got[i]; g.ID != w.ID || string(g.Lineage) != string(w.Lineage) || string(g.Pieces) != string(w.Pieces) || !g.Expires.Equal(w.Expires) {
+				t.Fatalf("%+v, want %+v", g, w)
+			}
+		}
+	}
+	must(t, j.Write(ctx, journal.Batch{Frames: []journal.Frame{f, other}}))
+	want(f, other)
+	// What isn't said stays, and an expiry alone makes no frame.
+	f.Expires, other.Lineage = at.Add(time.Hour), []byte("m")
+	must(t, j.Write(ctx, journal.Batch{Frames: []journal.Frame{{ID: "f-1", Expires: f.Expires}, {ID: "f-2", Lineage: other.Lineage, Expires: at}, {ID: "f-3", Expires: at}}}))
+	want(f, other)
+	f.Pieces = []byte("p2")
+	must(t, j.Write(ctx, journal.Batch{Frames: []journal.Frame{{ID: "f-1", Pieces: f.Pieces, Expires: f.Expires}}, Forgotten: []string{"f-2", "nobody's"}}))
+	want(f)
+}

@@ -1,0 +1,468 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/cached"
+	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/graph/adaptive"
+	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/planner"
+)
+
+// lineage is what a cached frame is made from. It is on record from the frame's
+// first build on, so that lost pieces are built again by any later process: from the
+// same versions of its sources, with the same now().
+type lineage struct {
+	SQL      string    `json:"sql"`
+	Created  time.Time `json:"created"`
+	Job      string    `json:"job"`
+	TimeZone string    `json:"time_zone"`
+	Now      time.Time `json:"now"`
+	// Plan is bound, and Layouts how its stages were cut.
+	Plan    json.RawMessage          `json:"plan"`
+	Layouts map[int]*adaptive.Layout `json:"layouts,omitempty"`
+	Columns []plan.Column            `json:"columns"`
+	// Schema is an Arrow IPC stream without batches.
+	Schema []byte `json:"schema,omitempty"`
+	// Frames are those that it reads itself.
+	Frames []string `json:"frames,omitempty"`
+}
+
+// frames are the cached frames; it belongs to the event loop.
+type frames struct {
+	*cached.Frames
+	lineages map[string]*lineage
+	// builds are the jobs that build lost pieces again and have not ended.
+	builds map[string]*job
+}
+
+func newFrames(cfg Config, records ...cached.Record) frames {
+	limits := cached.Limits{Frames: cfg.MaxFrames, Bytes: cfg.MaxFrameBytes, TTL: cfg.FrameTTL}
+	return frames{cached.New(limits, records...), map[string]*lineage{}, map[string]*job{}}
+}
+
+// frameOf is the id of the frame that a job builds.
+func frameOf(jobID string) string { return "f-" + strings.TrimPrefix(jobID, "j-") }
+
+// frameEvent gives an event to the frames and carries out what they answer. The
+// error is a refusal.
+func (s *Scheduler) frameEvent(ev cached.Event) (err error) {
+	f := &s.state.frames
+	for _, a := range f.Apply(ev, time.Now()) {
+		switch a := a.(type) {
+		case cached.Granted:
+		case cached.Refused:
+			err = a.Err
+		case cached.StartBuild:
+			s.rebuildFrame(a)
+		case cached.StopBuild:
+			if j := f.builds[a.Build]; j != nil && s.state.jobs[a.Build] == nil {
+				j.unwanted = true // its admission is being recorded
+			} else if j := s.state.jobs[a.Build]; j != nil && !j.hasEnded() {
+				s.cancelJob(j)
+			}
+		case cached.Give:
+			s.givePiece(a)
+		case cached.Deny:
+			if j := s.state.jobs[a.User]; j != nil {
+				s.failJob(j, a.Err)
+			}
+		case cached.FreeBuild:
+			s.freeData(a.Build, nil)
+		case cached.Keep:
+			s.keepFrame(a.Frame)
+		case cached.Renew:
+			s.noted(nil, journal.Batch{Frames: []journal.Frame{{ID: a.Frame, Expires: a.Expires}}})
+		case cached.Forget:
+			delete(f.lineages, a.Frame)
+			s.noted(nil, journal.Batch{Forgotten: []string{a.Frame}})
+		}
+	}
+	return err
+}
+
+// keepFrame records what there is of a frame.
+func (s *Scheduler) keepFrame(id string) {
+	v, ok := s.state.frames.Any(id)
+	if !ok {
+		return
+	}
+	pieces, err := json.Marshal(v.Record)
+	var from []byte
+	if err == nil {
+		from, err = json.Marshal(s.state.frames.lineages[id])
+	}
+	if err != nil { // numbers and texts
+		s.log.Error("cached frame not recorded", slog.String("frame", id), slog.Any("error", err))
+		return
+	}
+	s.noted(nil, journal.Batch{Frames: []journal.Frame{{ID: id, Lineage: from, Pieces: pieces, Expires: v.Expires}}})
+}
+
+// reserveFrame lets a job build a frame, if its owner may have one more.
+func (s *Scheduler) reserveFrame(j *job, again bool) error {
+	j.frame = frameOf(j.id)
+	err := s.frameEvent(cached.Reserve{Frame: j.frame, Owner: j.namespace, Build: j.id, TTL: j.caches.ttl, Again: again})
+	if err == nil {
+		s.state.frames.lineages[j.frame] = &lineage{SQL: j.sql, Created: j.submitted, Job: j.id, TimeZone: j.timeZone, Now: j.now}
+	}
+	return err
+}
+
+// checkFrame refuses to cache a query whose rows couldn't be read by name, or built
+// again.
+func checkFrame(p *planner.Job, top plan.Node) error {
+	refuse := func(hint, cause string, args ...any) error {
+		return &commit.Error{Code: commit.CodeFrameQuery, Op: "cache query", Cause: fmt.Errorf(cause, args...), Tried: "nothing was run", Hint: hint}
+	}
+	seen := map[string]bool{}
+	for _, c := range p.ResultColumns {
+		if name := strings.ToLower(c.Name); seen[name] || name == "" {
+			return refuse("Give each column a name of its own with AS.", "several columns are called %q", c.Name)
+		} else {
+			seen[name] = true
+		}
+	}
+	for _, src := range sourcesOf(top) {
+		if src.Upload != nil {
+			return refuse("Insert the rows into a table and cache a query over that.", "it reads the upload %s, which is gone once it was read, so that lost rows couldn't be built again", src.Upload.ID)
+		}
+	}
+	return nil
+}
+
+func sourcesOf(n plan.Node) (all []plan.Source) {
+	for ; n != nil; n = n.Inputs()[0] {
+		if q, ok := n.(*plan.Query); ok {
+			all = append(all, q.Sources...)
+		}
+		if len(n.Inputs()) == 0 {
+			break
+		}
+	}
+	return all
+}
+
+// useFrame gives a job a cached frame to read. The job holds it until it ends.
+func (s *Scheduler) useFrame(ctx context.Context, j *job, id string) (f plan.Frame, columns []plan.Column, err error) {
+	if cerr := s.loop.call(ctx, func() {
+		if err = s.frameEvent(cached.Use{Frame: id, Owner: j.namespace, User: j.id}); err != nil {
+			return
+		}
+		f, columns = s.planFrame(id), s.state.frames.lineages[id].Columns
+	}); cerr != nil {
+		return f, nil, cerr
+	}
+	return f, columns, err
+}
+
+// planFrame is a frame as plans have it.
+func (s *Scheduler) planFrame(id string) plan.Frame {
+	v, _ := s.state.frames.Any(id)
+	f := plan.Frame{ID: id, Pieces: len(v.Pieces), Repeats: v.Repeats}
+	for _, p := range v.Pieces {
+		f.Rows, f.Bytes = f.Rows+p.Rows, f.Bytes+p.Bytes
+	}
+	return f
+}
+
+// wantPiece asks for what stands for a task of a job. It is asked for after the
+// event that is being handled: what the frames answer is an event of the job.
+func (s *Scheduler) wantPiece(j *job, run graph.RunTask) {
+	if j.wanted == nil {
+		j.wanted = map[graph.TaskID]graph.RunTask{}
+	}
+	j.wanted[run.Task] = run
+	if len(j.wanted) > 1 {
+		return
+	}
+	s.loop.put(func() {
+		for _, id := range slices.SortedFunc(maps.Keys(j.wanted), func(a, b graph.TaskID) int { return (a.Stage-b.Stage)<<32 + a.Task - b.Task }) {
+			if _, still := j.wanted[id]; still && !j.hasEnded() {
+				st := &j.planned.Stages[id.Stage]
+				_ = s.frameEvent(cached.Want{Frame: st.Frame, User: j.id, Piece: id.Task, Of: st.Tasks})
+			}
+		}
+	})
+}
+
+// unwantPiece takes that back.
+func (s *Scheduler) unwantPiece(j *job, id graph.TaskID) {
+	delete(j.wanted, id)
+	_ = s.frameEvent(cached.Unwant{Frame: j.planned.Stages[id.Stage].Frame, User: j.id, Piece: id.Task})
+}
+
+// sourceFrames gives a job that builds a frame again the frames that it reads, as they
+// are now.
+func (s *Scheduler) sourceFrames(ctx context.Context, j *job, top plan.Node) (_ plan.Node, err error) {
+	cerr := s.loop.call(ctx, func() {
+		top = plan.Rewrite(top, func(n plan.Node) {
+			q, ok := n.(*plan.Query)
+			if !ok {
+				return
+			}
+			q.Sources = slices.Clone(q.Sources)
+			for i := range q.Sources {
+				if f := q.Sources[i].Frame; f != nil && err == nil {
+					err = s.frameEvent(cached.Use{Frame: f.ID, Owner: j.namespace, User: j.id, Again: true})
+					own := s.planFrame(f.ID)
+					q.Sources[i].Frame = &own
+				}
+			}
+		})
+	})
+	return top, errors.Join(cerr, err)
+}
+
+// givePiece has a task of a job succeed with a piece of a frame. For the job the
+// piece has a name of its own, so that it can be on record for several jobs.
+func (s *Scheduler) givePiece(a cached.Give) {
+	j := s.state.jobs[a.User]
+	if j == nil || j.graph == nil || j.hasEnded() {
+		return
+	}
+	stage := slices.IndexFunc(j.planned.Stages, func(st planner.Stage) bool { return st.Frame == a.Frame })
+	id := graph.TaskID{Stage: stage, Task: a.Number}
+	run, ok := j.wanted[id]
+	if !ok {
+		return
+	}
+	delete(j.wanted, id)
+	st := pieceStatus(a.Piece, a.Piece.Attempt+"@"+uuid.NewString())
+	st.JobId, st.Stage, st.Task, st.StageAttempt = j.id, uint32(stage), uint32(a.Number), uint32(run.StageAttempt)
+	s.noted(j, journal.Batch{Started: []journal.Attempt{{
+		ID: st.GetAttemptId(), JobID: j.id, Stage: stage, Task: a.Number, StageAttempt: run.StageAttempt,
+		Executor: a.Piece.Executor, Incarnation: a.Piece.Incarnation, Started: time.Now(),
+	}}})
+	j.holdPiece(id, st.GetAttemptId())
+	s.apply(j, graph.TaskLaunched{Task: id, StageAttempt: run.StageAttempt, Attempt: st.GetAttemptId(), Executor: a.Piece.Executor})
+	for _, act := range s.apply(j, success(st, id, run.StageAttempt, a.Piece.Executor)) {
+		if keep, ok := act.(graph.KeepOutput); ok && keep.Attempt == st.GetAttemptId() {
+			s.keepSuccess(j, st)
+		}
+	}
+}
+
+func (j *job) holdPiece(id graph.TaskID, name string) {
+	if j.held == nil {
+		j.held = map[graph.TaskID]string{}
+	}
+	j.held[id] = name
+}
+
+// lostInput says which output of the job a task couldn't read. A piece of a frame is
+// lost for everybody.
+func (s *Scheduler) lostInput(a *attempt, lost *wire.LostInputError) *graph.LostInput {
+	for _, in := range a.job.planned.Stages[a.task.Stage].Inputs {
+		frame, id := a.job.planned.Stages[in].Frame, graph.TaskID{Stage: in, Task: lost.Task}
+		if p, ok := s.state.frames.Held(frame, a.job.id, lost.Task); ok && p.Attempt == lost.Attempt {
+			_ = s.frameEvent(cached.PieceLost{Frame: frame, Attempt: lost.Attempt})
+			return &graph.LostInput{Task: id, Attempt: a.job.held[id], Executor: lost.Executor}
+		}
+	}
+	return &graph.LostInput{Task: graph.TaskID{Stage: lost.Stage, Task: lost.Task}, Attempt: lost.Attempt, Executor: lost.Executor}
+}
+
+// rebuildFrame starts the job that builds lost pieces of a frame. It is one that
+// goes on from the pieces that are left.
+func (s *Scheduler) rebuildFrame(a cached.StartBuild) {
+	l := s.state.frames.lineages[a.Frame]
+	v, ok := s.state.frames.Any(a.Frame)
+	if l == nil || !ok {
+		return // it is being forgotten
+	}
+	j := newJob(submission{
+		namespace: v.Owner, key: newID(""), newKey: true, statement: statementCache, sql: l.SQL, mode: plan.ModeCached, timeZone: l.TimeZone,
+		caches: &caching{again: true},
+	}, time.Now())
+	j.frame, j.now, j.layouts = a.Frame, l.Now, maps.Clone(l.Layouts)
+	j.resume = &resume{plan: l.Plan}
+	for n, p := range a.Kept {
+		raw, err := proto.Marshal(pieceStatus(p, p.Attempt))
+		if err != nil { // numbers and ids
+			continue
+		}
+		j.resume.attempts = append(j.resume.attempts, journal.Attempt{
+			ID: p.Attempt, JobID: j.id, Stage: p.Stage, Task: n, StageAttempt: 1, Executor: p.Executor, Incarnation: p.Incarnation,
+			State: journal.AttemptAccepted, Status: raw,
+		})
+	}
+	j.kept = a.Kept
+	s.state.frames.builds[j.id] = j
+	_ = s.frameEvent(cached.Building{Frame: a.Frame, Build: j.id})
+	s.log.Info("cached frame is built again", slog.String("frame", a.Frame), slog.String("job_id", j.id), slog.Int("lost", v.Lost), slog.Int("pieces", len(v.Pieces)))
+	s.wg.Go(func() {
+		if _, err := s.begin(s.life, j); err != nil {
+			s.loop.put(func() {
+				delete(s.state.frames.builds, j.id)
+				_ = s.frameEvent(cached.BuildFailed{Frame: j.frame, Build: j.id, Err: err})
+			})
+		}
+	})
+}
+
+// pieceStatus is the success that a piece stands for.
+func pieceStatus(p cached.Piece, attempt string) *firnpb.TaskStatus {
+	return &firnpb.TaskStatus{
+		AttemptId: attempt, State: "succeeded", RowsOut: p.Rows, BytesOut: p.Bytes,
+		Outputs: []*firnpb.TaskOutput{{Rows: p.Rows, Bytes: p.Bytes}},
+	}
+}
+
+// frameEnded takes in how a job ended: what it read is released, and if it built a
+// frame, that is there now or isn't.
+func (s *Scheduler) frameEnded(j *job) {
+	delete(s.state.frames.builds, j.id)
+	clear(j.wanted)
+	switch {
+	case j.frame == "":
+	case j.state() != graph.Succeeded:
+		_ = s.frameEvent(cached.BuildFailed{Frame: j.frame, Build: j.id, Err: j.err()})
+	case j.caches.again:
+		s.frameBuilt(j, s.piecesOf(j), nil)
+	default:
+		// The schema is in the data; see jobEnded.
+		pieces, locations := s.piecesOf(j), s.sign(s.locations(j, j.graph.Accepted()), j.expires)
+		for _, id := range framesOf(j.planned) {
+			// The frame reads others for as long as it may be built again.
+			_ = s.frameEvent(cached.Use{Frame: id, Owner: j.namespace, User: j.frame, Again: true})
+		}
+		s.wg.Go(func() {
+			schema := s.resultSchema(locations)
+			s.loop.put(func() {
+				s.frameBuilt(j, pieces, schema)
+				j.schema = schema
+				s.publish(j)
+			})
+		})
+	}
+	_ = s.frameEvent(cached.Done{User: j.id})
+}
+
+// piecesOf are the pieces of the frame that a job has built.
+func (s *Scheduler) piecesOf(j *job) []cached.Piece {
+	var all []cached.Piece
+	for _, a := range j.graph.Accepted() {
+		if p, kept := j.kept[a.Task.Task]; kept && p.Attempt == a.Attempt {
+			all = append(all, p)
+			continue
+		}
+		p := cached.Piece{Build: j.id, Stage: a.Task.Stage, Attempt: a.Attempt, Executor: a.Executor, Rows: a.Output.Rows, Bytes: a.Output.Bytes}
+		if e := s.state.executors[a.Executor]; e != nil {
+			p.Incarnation = e.incarnation
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// frameBuilt makes pieces a frame's.
+func (s *Scheduler) frameBuilt(j *job, pieces []cached.Piece, schema []byte) {
+	l := s.state.frames.lineages[j.frame]
+	if l == nil {
+		return // it was released meanwhile
+	}
+	if l.Layouts = j.layouts; !j.caches.again {
+		l.Plan, l.Columns, l.Schema, l.Frames = j.planBody, j.planned.ResultColumns, schema, framesOf(j.planned)
+		if err := checkReadable(schema); err != nil {
+			_ = s.frameEvent(cached.BuildFailed{Frame: j.frame, Build: j.id, Err: err})
+			return
+		}
+	}
+	_ = s.frameEvent(cached.Built{Frame: j.frame, Build: j.id, Pieces: pieces, Repeats: j.planned.Repeats()})
+	s.checkPieces(j.frame)
+}
+
+// checkReadable refuses columns of types that tasks can't load again.
+func checkReadable(schema []byte) error {
+	if len(schema) == 0 {
+		return nil // its executor is gone; whoever reads it finds out
+	}
+	if _, err := uploadColumns(schema); err != nil {
+		return &commit.Error{
+			Code: commit.CodeFrameQuery, Op: "cache query", Cause: err, Tried: "what was built of it is deleted",
+			Hint: "Cast the column to another type in the query.",
+		}
+	}
+	return nil
+}
+
+// framesOf are the frames that a job reads.
+func framesOf(p *planner.Job) (ids []string) {
+	for _, st := range p.Stages {
+		if st.Frame != "" {
+			ids = append(ids, st.Frame)
+		}
+	}
+	return ids
+}
+
+// checkPieces counts the pieces as lost whose executor isn't there any more.
+func (s *Scheduler) checkPieces(id string) {
+	v, _ := s.state.frames.Any(id)
+	for _, p := range v.Pieces {
+		if e := s.state.executors[p.Executor]; e == nil || e.incarnation != p.Incarnation {
+			_ = s.frameEvent(cached.PieceLost{Frame: id, Attempt: p.Attempt})
+		}
+	}
+}
+
+// recoverFrames takes up the frames of an earlier process.
+func (s *Scheduler) recoverFrames(records []journal.Frame) error {
+	var all []cached.Record
+	lineages := map[string]*lineage{}
+	for _, r := range records {
+		l, rec := &lineage{}, cached.Record{}
+		if err := errors.Join(json.Unmarshal(r.Lineage, l), json.Unmarshal(r.Pieces, &rec)); err != nil {
+			return fmt.Errorf("take up cached frame %s: %w", r.ID, err)
+		}
+		rec.Expires = r.Expires
+		all, lineages[r.ID] = append(all, rec), l
+	}
+	s.state.frames = newFrames(s.cfg, all...)
+	s.state.frames.lineages = lineages
+	for _, r := range all {
+		for _, id := range lineages[r.ID].Frames {
+			_ = s.frameEvent(cached.Use{Frame: id, Owner: r.Owner, User: r.ID, Again: true})
+		}
+		s.checkPieces(r.ID)
+	}
+	return nil
+}
+
+// resumeFrames has a job that goes on read its frames again. Without one of them it
+// fails when it wants a piece that it hasn't read.
+func (s *Scheduler) resumeFrames(j *job) {
+	for _, id := range framesOf(j.planned) {
+		_ = s.frameEvent(cached.Use{Frame: id, Owner: j.namespace, User: j.id, Again: true})
+	}
+}
+
+// resumeHeld takes up a piece that the job was given in an earlier process, and says
+// whether it is still there.
+func (s *Scheduler) resumeHeld(j *job, a journal.Attempt) bool {
+	frame := j.planned.Stages[a.Stage].Frame
+	real, _, _ := strings.Cut(a.ID, "@")
+	if !s.state.frames.Has(frame, a.Task, real) {
+		return false
+	}
+	_ = s.frameEvent(cached.Holds{Frame: frame, User: j.id, Piece: a.Task})
+	j.holdPiece(graph.TaskID{Stage: a.Stage, Task: a.Task}, a.ID)
+	return true
+}
