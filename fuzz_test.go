@@ -26,7 +26,7 @@ var decoders = map[string][]string{
 	"internal/security":       {"FuzzParseTokens"},
 	"plan":                    {"FuzzDecode"},
 	"sql":                     {"FuzzParse", "FuzzTree"},
-	"client":                  {"FuzzReadStream"},
+	"client":                  {"FuzzReadStream", "FuzzWriteAnswer"},
 	"commit":                  {"FuzzParseLedger"},
 	"format/iceberg":          {"FuzzFromDuckDBType"},
 	"format/footer":           {"FuzzDerive"},
