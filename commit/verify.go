@@ -50,7 +50,7 @@ func Verify(u Unit, facts Facts) error {
 			return Misfit(u, f.Path, "paths are unique", "the path stands twice")
 		}
 		paths[f.Path] = true
-		if rule, why := checkPath(u.Prefix, f); rule != "" {
+		if rule, why := CheckPath(u.Prefix, f); rule != "" {
 			return Misfit(u, f.Path, rule, why)
 		}
 		if facts.Attempts != nil && !accepted[f.Attempt] {
@@ -80,10 +80,10 @@ func Verify(u Unit, facts Facts) error {
 	return nil
 }
 
-// checkPath: the path lies under the prefix in every reading of it, also by
+// CheckPath says which rule a file's path breaks, and why; empty when none: it lies under the prefix in every reading of it, also by
 // something that decodes percent escapes or takes a backslash for a slash, and
 // carries its attempt's id.
-func checkPath(prefix string, f File) (rule, why string) {
+func CheckPath(prefix string, f File) (rule, why string) {
 	rest, ok := strings.CutPrefix(f.Path, prefix)
 	if !ok || rest == "" {
 		return "all files lie under the job's prefix", "the prefix is " + prefix

@@ -97,10 +97,18 @@ func (s *Scheduler) submit(ctx context.Context, sub submission) (*firnpb.JobStat
 	}
 	j := newJob(sub, time.Now())
 	j.again = found
-	if sub.caches == nil {
+	switch {
+	case sub.caches != nil:
+		return s.beginFrame(ctx, j, earlier, found)
+	case j.external == nil:
 		return s.begin(ctx, j)
 	}
-	return s.beginFrame(ctx, j, earlier, found)
+	var st *firnpb.JobStatus
+	err = s.admitWrite(ctx, j, func() error {
+		st, err = s.begin(ctx, j)
+		return err
+	})
+	return st, err
 }
 
 // begin records a new job and starts to plan it.

@@ -18,6 +18,7 @@ import (
 	"github.com/firn-project/firn/scheduler/planner"
 	"github.com/firn-project/firn/scheduler/speculation"
 	"github.com/firn-project/firn/scheduler/storekeys"
+	"github.com/firn-project/firn/scheduler/writes"
 	"github.com/firn-project/firn/sql"
 )
 
@@ -88,6 +89,11 @@ type Config struct {
 	// CheckAllFiles looks at every file, and not only at a sample of those of a job
 	// with more than footers.Always.
 	CheckAllFiles bool
+
+	// Writes bounds the open writes of others. Deriver reads the footers of files of
+	// which they only said where they are; nil: they must describe them.
+	Writes  writes.Config
+	Deriver writes.Deriver
 
 	// HeartbeatInterval is how often executors report (default 2 s); one that
 	// is silent for ExecutorTimeout (default 20 s) is lost.
@@ -200,6 +206,7 @@ func (c Config) withDefaults() Config {
 	dur(&c.ParkedRetention, 24*time.Hour)
 	dur(&c.SweepDelay, 15*time.Minute)
 	dur(&c.CommitDeadline, 10*time.Minute)
+	c.Writes = c.Writes.WithDefaults()
 	num(&c.PlanSlots, 8)
 	num(&c.RootSlots, 16)
 	num(&c.MaxResult, 16<<20)
@@ -255,5 +262,5 @@ func (c Config) validate() error {
 	case c.PlanSlots < 1 || c.RootSlots < 1:
 		return fmt.Errorf("scheduler: PlanSlots is %d and RootSlots %d; want 1 or more", c.PlanSlots, c.RootSlots)
 	}
-	return nil
+	return c.Writes.Validate()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/writes/lifecycle"
 )
 
 // errDead is what a process that has died gets done.
@@ -102,6 +103,14 @@ func (m *mortal) Send(ctx context.Context, s journal.Send) error {
 
 func (m *mortal) Outcome(ctx context.Context, id string, o journal.Outcome) error {
 	return m.write(func() error { return m.Journal.Outcome(ctx, id, o) })
+}
+
+func (m *mortal) StepWrite(ctx context.Context, id string, ev lifecycle.Event, body []byte) (s lifecycle.State, a lifecycle.Answer, err error) {
+	err = m.write(func() error {
+		s, a, err = m.Journal.StepWrite(ctx, id, ev, body)
+		return err
+	})
+	return s, a, err
 }
 
 func (m *mortal) Drop(ctx context.Context, id string) error {

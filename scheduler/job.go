@@ -23,6 +23,7 @@ import (
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
 	"github.com/firn-project/firn/scheduler/storekeys"
+	"github.com/firn-project/firn/scheduler/writes/lifecycle"
 )
 
 // job is one submitted statement. It belongs to the event loop; what is above
@@ -53,6 +54,11 @@ type job struct {
 	// was first accepted.
 	token  commit.Token
 	origin commit.Seat
+	// opened is closed when an external write is on record as open; write is that
+	// record once it isn't open any more, with the manifests that were handed in.
+	opened chan struct{}
+	write  lifecycle.State
+	handed []lifecycle.Manifest
 	// resume is what the journal has of a job that an earlier process ran; nil
 	// once it is taken up.
 	resume *resume
@@ -116,6 +122,8 @@ type submission struct {
 	target   commit.TableName
 	mode     plan.Mode
 	timeZone string
+	// external is set for a write whose files others write.
+	external *externalWrite
 	// dryRun: the job stops before its commit is sealed, and what it wrote is
 	// deleted.
 	dryRun bool
@@ -136,7 +144,7 @@ type caching struct {
 func newJob(sub submission, now time.Time) *job {
 	return &job{
 		submission: sub, id: newID("j-"), submitted: now, now: now.Truncate(time.Microsecond), early: graph.Queued,
-		published: make(chan struct{}), changed: make(chan struct{}), revision: 1, cancelPlan: func() {}, stopRoot: func() {},
+		published: make(chan struct{}), opened: make(chan struct{}), changed: make(chan struct{}), revision: 1, cancelPlan: func() {}, stopRoot: func() {},
 	}
 }
 

@@ -57,6 +57,11 @@ func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJo
 		return
 	}
 	switch {
+	case err != nil && j.external != nil && j.resume != nil && !errors.Is(err, commit.ErrTableNotFound) && commit.KindOf(err) != commit.KindNotFound:
+		// Its workers may have written for hours: it is open again when its catalog is
+		// back, and expires if that takes too long.
+		s.log.Warn("write not taken up yet", slog.String("job_id", j.id), slog.Any("error", err))
+		s.startPlanning(j)
 	case err != nil:
 		s.endEarly(j, graph.JobFailed, err)
 	case landed != nil:
@@ -67,6 +72,10 @@ func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJo
 		s.endEarly(j, graph.Succeeded, nil)
 	default:
 		j.takePlan(planned)
+		if j.external != nil {
+			s.openWrite(j)
+			return
+		}
 		if j.resume != nil {
 			s.resumeGraph(j)
 			return
@@ -277,7 +286,10 @@ func (s *Scheduler) rebase(ctx context.Context, jobID string, top plan.Node) (pl
 			Hint:  "Make the plan again.",
 		}
 	}
-	prefix := pinned.DataLocation + "/" + jobID + "/"
+	if _, external := c.Input.(*plan.External); external {
+		return sql.External(pinned, jobID)
+	}
+	prefix := pinned.JobPrefix(jobID)
 	return plan.Rewrite(c, func(n plan.Node) {
 		switch n := n.(type) {
 		case *plan.Commit:

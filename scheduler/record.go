@@ -233,6 +233,7 @@ type submissionRecord struct {
 	DryRun    bool             `json:"dry_run,omitempty"`
 
 	AfterDeadline journal.AfterDeadline `json:"after_deadline,omitempty"`
+	External      *externalWrite        `json:"external,omitempty"`
 
 	// Caches says that the rows stay as a cached frame, Again that lost pieces of one
 	// are built again.
@@ -245,7 +246,7 @@ type submissionRecord struct {
 func submissionOf(j *job) ([]byte, error) {
 	r := submissionRecord{
 		Statement: j.statement, SQL: j.sql, Target: j.target, Mode: j.mode, TimeZone: j.timeZone, NowMicros: j.now.UnixMicro(),
-		DryRun: j.dryRun, AfterDeadline: j.afterDeadline,
+		DryRun: j.dryRun, AfterDeadline: j.afterDeadline, External: j.external,
 	}
 	if j.caches != nil {
 		r.Caches, r.Again, r.FrameTTL = true, j.caches.again, j.caches.ttl
@@ -271,7 +272,7 @@ func jobOf(rec journal.Job, raw []byte) (*job, error) {
 	}
 	sub := submission{
 		namespace: rec.Namespace, key: rec.Key, fingerprint: rec.Fingerprint, statement: r.Statement, sql: r.SQL,
-		target: r.Target, mode: r.Mode, timeZone: r.TimeZone, dryRun: r.DryRun, afterDeadline: r.AfterDeadline,
+		target: r.Target, mode: r.Mode, timeZone: r.TimeZone, dryRun: r.DryRun, afterDeadline: r.AfterDeadline, external: r.External,
 	}
 	if r.Caches {
 		sub.caches = &caching{ttl: r.FrameTTL, again: r.Again}

@@ -94,6 +94,9 @@ func (s *Scheduler) recoverJobs(ctx context.Context) error {
 			s.state.byKey[j.keyID()] = j
 			s.log.Info("job taken up", slog.String("job_id", j.id), slog.Bool("planned", j.resume != nil))
 			if j.planned != nil {
+				if j.external != nil {
+					close(j.opened)
+				}
 				s.resumeGraph(j)
 			} else {
 				s.startPlanning(j)
@@ -143,6 +146,9 @@ func (s *Scheduler) recoverJob(ctx context.Context, rec journal.Job) (*job, erro
 	}
 	if !planned {
 		return j, nil
+	}
+	if err := s.recoverWrite(ctx, j); err != nil {
+		return nil, err
 	}
 	j.resume = &resume{sent: requestsOf(sends, u.Branch)}
 	if j.resume.plan, j.layouts, err = splitPlanRecord(body); err != nil {
@@ -215,6 +221,9 @@ func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) 
 		JobID: j.id, Mode: j.mode, Root: s.cfg.Root, Adaptive: s.cfg.Planning == PlanningAdaptive, Slots: s.slots(ctx),
 	}); err != nil {
 		return nil, err
+	}
+	if j.external != nil {
+		out.Job = out.WithTasks(len(j.write.Handles))
 	}
 	return out, nil
 }
@@ -319,6 +328,10 @@ func (s *Scheduler) resumeGraph(j *job) {
 func (s *Scheduler) keptAttempts(j *job) graph.Kept {
 	kept := graph.Kept{
 		Sealed: j.resume.unit != nil, Sent: j.lost || len(j.resume.sent) > 0, Lost: map[string]bool{}, Layouts: j.layouts,
+	}
+	if j.external != nil {
+		kept.Accepted = j.acceptedHandles()
+		return kept
 	}
 	last := map[graph.TaskID]journal.Attempt{}
 	var order []graph.TaskID

@@ -114,7 +114,9 @@ func (r *rootRun) mayStart(ctx context.Context) bool {
 		for _, a := range r.s.apply(r.job, graph.RootStarted{Epoch: r.epoch}) {
 			if _, start := a.(graph.StartRoot); start {
 				ok = true
-				r.locations = r.s.locations(r.job, r.inputs)
+				if r.job.external == nil {
+					r.locations = r.s.locations(r.job, r.inputs)
+				}
 			}
 		}
 	})
@@ -340,6 +342,9 @@ func (r *rootRun) read(ctx context.Context, each func([]commit.File) error) erro
 			return err
 		}
 		return readManifest(raw, r.sealed.Files, each)
+	}
+	if r.job.external != nil {
+		return r.readHandedIn(ctx, each)
 	}
 	var taken answers.Manifests
 	for i, l := range r.locations {

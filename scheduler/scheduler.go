@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/tap"
@@ -30,6 +31,7 @@ import (
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/placement"
 	"github.com/firn-project/firn/scheduler/stripped"
+	"github.com/firn-project/firn/scheduler/writes"
 	"github.com/firn-project/firn/sql"
 )
 
@@ -66,6 +68,10 @@ type Scheduler struct {
 	placement *placement.Board
 	// events logs what happens to jobs; nil when nobody asked for it.
 	events *eventlog.Log
+	// writes serves those who write by themselves.
+	writes *writes.Service
+	// admitting lets one write at a time in, so that they can be counted.
+	admitting sync.Mutex
 	// scribe writes the journal's job records, in the order of the events.
 	scribe *scribe
 	// sweeper deletes what ended jobs left.
@@ -201,6 +207,10 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		s.scribe.close()
 		return errors.Join(err, s.lis.Close(), s.flight.Close())
 	}
+	s.writes = writes.New(writes.Parts{
+		Config: s.cfg.Writes, Host: writeHost{s}, Journal: s.journal, Signer: s.signer, Verifier: wire.NewVerifier(s.public), Deriver: s.cfg.Deriver, Logger: s.log,
+	})
+	s.wg.Go(func() { s.writes.Run(s.life) })
 	s.cfg.Metrics.Watch(s.now)
 	s.wg.Go(s.ticks)
 	s.wg.Go(s.tidy)
@@ -208,6 +218,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 	s.server = grpc.NewServer(slices.Concat(wire.ServerOptions(), wire.SchedulerOptions(), s.cfg.ServerOptions, s.interceptors())...)
 	firnpb.RegisterClientServiceServer(s.server, s)
 	firnpb.RegisterSchedulerServiceServer(s.server, s)
+	flight.RegisterFlightServiceServer(s.server, s.writes)
 	s.wg.Go(func() {
 		if err := s.server.Serve(s.lis); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			s.log.Error("listener ended", slog.Any("error", err))
@@ -401,6 +412,9 @@ func (s *Scheduler) interceptors() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		// Before anything of the message is read.
 		grpc.InTapHandle(func(ctx context.Context, call *tap.Info) (context.Context, error) {
+			if ours, err := s.writes.Authenticate(ctx, call.FullMethodName, s.cfg.Authenticate); ours {
+				return ctx, err
+			}
 			return ctx, wire.ToStatus(s.cfg.Authenticate(ctx, call.FullMethodName))
 		}),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp any, err error) {

@@ -54,6 +54,9 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 			st.Rows = st.Stages[len(st.Stages)-1].GetRows()
 		}
 	}
+	if j.external != nil && j.graph == nil && j.early == graph.Running {
+		st.Phase = graph.PhaseExecuting
+	}
 	for i, r := range st.Rejects {
 		st.Rejects[i] = strings.ToValidUTF8(r, "\uFFFD")
 	}
@@ -128,6 +131,9 @@ func doneOn(j *job) map[string]int {
 func executorTasks(done map[string]int) []*firnpb.ExecutorTasks {
 	var all []*firnpb.ExecutorTasks
 	for id, tasks := range done {
+		if id == "" { // of an external write
+			continue
+		}
 		all = append(all, &firnpb.ExecutorTasks{ExecutorId: id, Tasks: uint32(tasks)})
 	}
 	slices.SortFunc(all, func(a, b *firnpb.ExecutorTasks) int { return cmp.Compare(a.GetExecutorId(), b.GetExecutorId()) })

@@ -81,7 +81,7 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 	cfg.EventLog, cfg.HTTP.MinExecutors = true, a.file.HTTP.MinExecutors
 	cfg.SourceStores = a.file.Sources.Stores
 	cfg.DeltaPaths = a.file.Delta.Paths
-	cfg.Planning, cfg.Cache = a.file.Planning, a.file.Cache
+	cfg.Planning, cfg.Cache, cfg.Writes = a.file.Planning, a.file.Cache, a.file.Writes
 	cfg.LocalAllow, cfg.Executors, cfg.CreateCatalog = a.file.Sources.Local.Allow, a.file.Executors, a.file.CreateCatalog
 	for name, c := range a.file.Catalogs {
 		cfg.Catalogs = append(cfg.Catalogs, catalog.Config{

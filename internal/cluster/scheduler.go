@@ -23,6 +23,7 @@ import (
 	"github.com/firn-project/firn/scheduler/cleanup"
 	"github.com/firn-project/firn/scheduler/metrics"
 	"github.com/firn-project/firn/scheduler/rest"
+	"github.com/firn-project/firn/scheduler/writes"
 	"github.com/firn-project/firn/sql"
 )
 
@@ -57,6 +58,8 @@ type SchedulerConfig struct {
 	// CommitDeadline and CheckAllFiles are scheduler.Config's too.
 	CommitDeadline time.Duration
 	CheckAllFiles  bool
+	// Writes bounds the open writes of others.
+	Writes config.Writes
 	// TLS, AllowPlaintext and AllowAnonymous are as in config.Scheduler.
 	TLS                            config.TLS
 	AllowPlaintext, AllowAnonymous bool
@@ -147,7 +150,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,
 		DeleteFile: deleteFile, StatFile: statFile, ListPrefix: listPrefix, TidyPrefix: tidyPrefix, OpenStore: openStore, Logger: cfg.Logger,
-		Metrics: counts, EventDir: events,
+		Metrics: counts, EventDir: events, Writes: writesOf(cfg.Writes),
 	})
 	if err != nil {
 		return nil, failed("configure", "the scheduler", err)
@@ -159,6 +162,13 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		return nil, errors.Join(failed("start", "HTTP", err), s.Scheduler.Close(ctx))
 	}
 	return s, nil
+}
+
+func writesOf(w config.Writes) writes.Config {
+	return writes.Config{
+		TTL: w.TTL, MaxAge: w.MaxAge, MaxOpen: w.MaxOpen, MaxOpenPrincipal: w.MaxOpenPrincipal,
+		MaxManifest: int64(w.MaxManifest), MaxManifests: w.MaxManifests, MaxFiles: w.MaxFiles, MaxBytes: int64(w.MaxBytes),
+	}
 }
 
 // openParser gives what parses queries, and what binds those that look at no file,

@@ -44,6 +44,7 @@ executors: {heartbeat: 500ms, timeout: 5s, wait: 1m30s}
 parked: {retention: 48h}
 journal: {retention: 720h}
 sweep: {delay: 1h}
+writes: {ttl: 10m, max_age: 2h, max_open: 7, max_manifest: 1MiB, max_files: 9}
 `)
 	s, err := LoadScheduler(path, env(map[string]string{"HOST": "example.org", "TOKEN": "t$${x"}))
 	if err != nil {
@@ -58,6 +59,7 @@ sweep: {delay: 1h}
 		Sources:   Sources{Local: LocalSources{Allow: []string{"/data"}}},
 		Executors: Executors{Heartbeat: 500 * time.Millisecond, Timeout: 5 * time.Second, Wait: 90 * time.Second},
 		Parked:    Parked{48 * time.Hour}, Journal: Journal{720 * time.Hour}, Sweep: Sweep{time.Hour},
+		Writes: Writes{TTL: 10 * time.Minute, MaxAge: 2 * time.Hour, MaxOpen: 7, MaxManifest: 1 << 20, MaxFiles: 9},
 	}
 	if v := want.FileValues(); v["parked-retention"] != "48h0m0s" || v["journal-retention"] != "720h0m0s" || v["sweep-delay"] != "1h0m0s" {
 		t.Errorf("values of flags: %v", v)
@@ -86,6 +88,9 @@ func TestBadFiles(t *testing.T) {
 		"sources: {local: {alow: []}}":                   "unknown key sources.local.alow; did you mean allow?",
 		lake + ", warehose: z}}":                         "unknown key catalogs.lake.warehose; did you mean warehouse?",
 		"parked: {retention: -1s}":                       "parked.retention: -1s: want more than 0",
+		"writes: {ttl: -1s}":                             "writes.ttl: want more than 0",
+		"writes: {ttl: 2h, max_age: 1h}":                 "writes.ttl: 2h0m0s: want at most writes.max_age, 1h0m0s",
+		"writes: {max_manifest: many}":                   "want a size such as 2GiB",
 		"journal: {retention: -1h}":                      "journal.retention: -1h0m0s: want more than 0",
 		"sweep: {delay: -1ms}":                           "sweep.delay: -1ms: want more than 0",
 		"planning: guess":                                `planning: "guess": want adaptive or static`,

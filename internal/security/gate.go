@@ -32,7 +32,11 @@ type Gate struct {
 func unit(r Role) string { return "firn-" + string(r) }
 
 // roles says which role a service asks for.
-var roles = map[string]Role{"firn.v1.ClientService": RoleClient, "firn.v1.SchedulerService": RoleExecutor}
+var roles = map[string]Role{
+	"firn.v1.ClientService": RoleClient, "firn.v1.SchedulerService": RoleExecutor,
+	// The open write protocol; its workers' own tokens are looked at before.
+	"arrow.flight.protocol.FlightService": RoleClient,
+}
 
 // Check decides about one call of a gRPC method, "/service/method". The error is
 // a *commit.Error with CodeUnauthenticated.

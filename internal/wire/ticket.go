@@ -2,8 +2,10 @@ package wire
 
 import (
 	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/firn-project/firn/internal/wire/firnpb"
@@ -50,6 +52,37 @@ func (s *Signer) Sign(t *firnpb.Ticket) []byte {
 		return nil
 	}
 	return out
+}
+
+// SignText signs a payload for one use of the key, named by its domain: a text of the
+// payload and its signature, fit for a header.
+func (s *Signer) SignText(domain string, payload []byte) string {
+	enc := base64.RawURLEncoding
+	return enc.EncodeToString(payload) + "." + enc.EncodeToString(ed25519.Sign(s.key, signedText(domain, payload)))
+}
+
+// signedText is what is signed: no ticket and no other domain's text has the bytes.
+func signedText(domain string, payload []byte) []byte {
+	return slices.Concat([]byte(domain), []byte{0}, payload)
+}
+
+// VerifyText gives the payload of a text that SignText made for the domain, else
+// ErrTicket.
+func (v *Verifier) VerifyText(domain, text string) ([]byte, error) {
+	enc := base64.RawURLEncoding.Strict()
+	body, mark, ok := strings.Cut(text, ".")
+	if !ok || len(text) > maxTicketLen || len(v.key) != ed25519.PublicKeySize {
+		return nil, ErrTicket
+	}
+	payload, err := enc.DecodeString(body)
+	if err != nil {
+		return nil, ErrTicket
+	}
+	signature, err := enc.DecodeString(mark)
+	if err != nil || !ed25519.Verify(v.key, signedText(domain, payload), signature) {
+		return nil, ErrTicket
+	}
+	return payload, nil
 }
 
 // Verifier checks tickets with the public half of the scheduler's key. It is

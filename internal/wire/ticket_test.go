@@ -2,7 +2,9 @@ package wire_test
 
 import (
 	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +29,40 @@ func ticket() *firnpb.Ticket {
 	return &firnpb.Ticket{
 		Purpose: wire.PurposeRead, JobId: "j-1", Stage: 2, Task: 3, AttemptId: "a-1", Output: 4,
 		ExecutorId: "e-1", ExpiresUnixMs: ticketTime.Add(time.Minute).UnixMilli(),
+	}
+}
+
+func TestTexts(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := wire.NewSigner(key).SignText("one", []byte("payload"))
+	v := wire.NewVerifier(key.Public().(ed25519.PublicKey))
+	if got, err := v.VerifyText("one", text); err != nil || string(got) != "payload" {
+		t.Errorf("%q, %v", got, err)
+	}
+	_, other, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string]func() ([]byte, error){
+		"another domain": func() ([]byte, error) { return v.VerifyText("on", text) },
+		"another key": func() ([]byte, error) {
+			return v.VerifyText("one", wire.NewSigner(other).SignText("one", []byte("payload")))
+		},
+		"another payload": func() ([]byte, error) {
+			_, mark, _ := strings.Cut(text, ".")
+			return v.VerifyText("one", base64.RawURLEncoding.EncodeToString([]byte("other"))+"."+mark)
+		},
+		"no signature": func() ([]byte, error) { return v.VerifyText("one", "cGF5bG9hZA") },
+		"nothing":      func() ([]byte, error) { return v.VerifyText("one", "") },
+		"very long":    func() ([]byte, error) { return v.VerifyText("one", strings.Repeat("a", 1<<20)+"."+text) },
+		"no verifier":  func() ([]byte, error) { return wire.NewVerifier(nil).VerifyText("one", text) },
+	} {
+		if got, err := bad(); err == nil {
+			t.Errorf("%s: verified as %q", name, got)
+		}
 	}
 }
 

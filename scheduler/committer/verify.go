@@ -84,3 +84,18 @@ func verify(u commit.Unit, r Root, l layout) error {
 	}
 	return nil
 }
+
+// CheckManifest holds the files of one attempt against what is known when they are
+// handed in: everything that verification before the commit asks, but for what the
+// other attempts have. The target is the one that their job was planned against.
+func CheckManifest(target plan.Pinned, prefix, attempt string, files []commit.File) error {
+	l, err := layoutOf(target)
+	if err != nil {
+		return err
+	}
+	u := commit.NewUnit(commit.UnitSpec{
+		Table: target.Name, TableUUID: target.UUID, Operation: commit.OperationAppend, SchemaID: l.schemaID, SpecID: l.specID,
+		Prefix: prefix, Tasks: 1, Files: files,
+	})
+	return commit.Verify(u, commit.Facts{Attempts: []string{attempt}, Bounds: l.check})
+}

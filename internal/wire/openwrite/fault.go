@@ -32,8 +32,9 @@ type Fault struct {
 // ends it.
 const faultMark = " firn-error:"
 
-// Bounds on the texts of a fault: it travels in a header.
-const maxFaultText = 1 << 10
+// maxFaultText bounds each text of a fault: it travels in a header, for which libraries
+// have little room.
+const maxFaultText = 500
 
 // FaultOf keeps what an error knows. outcome is what it means for the table.
 func FaultOf(err error, outcome commit.CommitState) *Fault {
