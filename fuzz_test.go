@@ -16,6 +16,7 @@ import (
 var decoders = map[string][]string{
 	"scheduler":               {"FuzzCalls"},
 	"scheduler/answers":       {"FuzzProbe"},
+	"scheduler/writes":        {"FuzzManifest"},
 	"scheduler/rest":          {"FuzzRequests"},
 	"executor":                {"FuzzTask", "FuzzStoreKeys"},
 	"executor/engine":         {"FuzzLiteralOnly"},

@@ -90,10 +90,8 @@ type Config struct {
 	// with more than footers.Always.
 	CheckAllFiles bool
 
-	// Writes bounds the open writes of others. Deriver reads the footers of files of
-	// which they only said where they are; nil: they must describe them.
-	Writes  writes.Config
-	Deriver writes.Deriver
+	// Writes bounds the open writes of others.
+	Writes writes.Config
 
 	// HeartbeatInterval is how often executors report (default 2 s); one that
 	// is silent for ExecutorTimeout (default 20 s) is lost.

@@ -28,6 +28,7 @@ import (
 	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/eventlog"
+	"github.com/firn-project/firn/scheduler/footers"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/placement"
 	"github.com/firn-project/firn/scheduler/stripped"
@@ -208,7 +209,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		return errors.Join(err, s.lis.Close(), s.flight.Close())
 	}
 	s.writes = writes.New(writes.Parts{
-		Config: s.cfg.Writes, Host: writeHost{s}, Journal: s.journal, Signer: s.signer, Verifier: wire.NewVerifier(s.public), Deriver: s.cfg.Deriver, Logger: s.log,
+		Config: s.cfg.Writes, Host: writeHost{s}, Journal: s.journal, Signer: s.signer, Verifier: wire.NewVerifier(s.public), Deriver: &footers.Checker{Wait: storeWait}, Logger: s.log,
 	})
 	s.wg.Go(func() { s.writes.Run(s.life) })
 	s.cfg.Metrics.Watch(s.now)
