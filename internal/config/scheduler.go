@@ -326,7 +326,7 @@ func (s Scheduler) Validate() error {
 			return fmt.Errorf("sources.stores[%d].location: %q: want s3://bucket or s3://bucket/prefix", i, st.Location)
 		}
 	}
-	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate(), s.HTTP.validate(), s.Cache.validate(, s.Writes.validate())
+	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate(), s.HTTP.validate(), s.Cache.validate(), s.Writes.validate())
 }
 
 func isBucket(location string) bool {
