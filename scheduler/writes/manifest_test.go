@@ -22,7 +22,7 @@ import (
 // stream is a worker's stream of messages that are there already.
 type stream struct {
 	grpc.ServerStream
-	ctx      context.Context //nolint:containedctx // a stream has one
+	ctx      context.Context
 	messages []*flight.FlightData
 }
 
