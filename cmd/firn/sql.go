@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/firn-project/firn/client"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/render"
@@ -59,7 +61,7 @@ once. Statement n of several uses the key KEY/n. The default is a new UUIDv7 eac
 	fs.IntVar(&f.executors, "executors", 1, "how many executors the embedded cluster has")
 	fs.Int64Var(&f.rejectLimit, "reject-limit", 0, "how many `rows` that can't be read or cast may be left out")
 	fs.DurationVar(&f.timeout, "timeout", 0, "how long to wait for all statements, such as 10m; 0 for ever")
-	fs.StringVar(&f.mode, "mode", "", "how stages run: staged, pipelined or cached")
+	fs.StringVar(&f.mode, "mode", "", "how a SELECT runs: staged, pipelined (rows come while it runs) or cached")
 	fs.StringVar(&f.timeZone, "time-zone", "", "`time zone` of the session; UTC by default")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "run INSERT up to its commit, verify what it wrote, and delete that")
 	fs.StringVar(&f.afterDeadline, "after-deadline", "look",
@@ -209,16 +211,14 @@ func (r *runner) statement(ctx context.Context, st sql.Statement, key string) er
 	case res.Job == nil:
 		return r.answer(ctx, res)
 	}
+	if res.Statement == "SELECT" && client.Mode(r.flags.mode) == client.ModePipelined {
+		return r.stream(ctx, res.Job)
+	}
 	status, err := r.watch(ctx, res.Job)
 	if why := stopped(ctx, err); err != nil && why != nil {
 		return r.abandon(ctx, res.Job, why)
 	}
-	for _, line := range status.Rejects {
-		r.hint("left out: %s", line)
-	}
-	if status.RejectedRows > 0 {
-		r.hint("%d rows were left out under --reject-limit %d", status.RejectedRows, r.flags.rejectLimit)
-	}
+	r.leftOut(status)
 	if res.Statement != "SELECT" {
 		err = r.doubt(st, err)
 		if status.ID == "" {
@@ -237,6 +237,47 @@ func (r *runner) statement(ctx context.Context, st sql.Statement, key string) er
 	if why := stopped(ctx, err); err != nil && why != nil {
 		return r.abandon(ctx, res.Job, why)
 	}
+	return err
+}
+
+// leftOut tells which rows a job left out.
+func (r *runner) leftOut(status client.JobStatus) {
+	for _, line := range status.Rejects {
+		r.hint("left out: %s", line)
+	}
+	if status.RejectedRows > 0 {
+		r.hint("%d rows were left out under --reject-limit %d", status.RejectedRows, r.flags.rejectLimit)
+	}
+}
+
+// stream writes a job's rows while it runs. What was written before an error isn't to
+// be used.
+func (r *runner) stream(ctx context.Context, job *client.Job) error {
+	next, stop := iter.Pull2(job.Rows(ctx))
+	defer stop()
+	batch, err, more := next()
+	var schema *arrow.Schema
+	if !more { // which says it with the first rows
+		status, serr := job.Status(ctx)
+		if schema, err = status.Schema(); serr != nil {
+			err = serr
+		}
+	}
+	if err == nil {
+		_, err = render.Rows(r.stdout, r.format, schema, func(yield func(arrow.RecordBatch, error) bool) {
+			for more && yield(batch, err) {
+				batch, err, more = next()
+			}
+		})
+	}
+	if why := stopped(ctx, err); err != nil && why != nil {
+		return r.abandon(ctx, job, why)
+	}
+	if err != nil {
+		return err
+	}
+	status, err := job.Status(ctx)
+	r.leftOut(status)
 	return err
 }
 

@@ -49,7 +49,7 @@ func Rows(w io.Writer, f Format, schema *arrow.Schema, rows iter.Seq2[arrow.Reco
 	default:
 		t = &textTable{w: out}
 	}
-	n, err := writeRows(t, schema, rows)
+	n, err := writeRows(t, out, schema, rows)
 	return n, errors.Join(err, out.Flush())
 }
 
@@ -61,7 +61,7 @@ type table interface {
 	end()
 }
 
-func writeRows(t table, schema *arrow.Schema, rows iter.Seq2[arrow.RecordBatch, error]) (n int64, err error) {
+func writeRows(t table, out *bufio.Writer, schema *arrow.Schema, rows iter.Seq2[arrow.RecordBatch, error]) (n int64, err error) {
 	begun := false
 	for b, rerr := range rows {
 		if rerr != nil {
@@ -73,6 +73,7 @@ func writeRows(t table, schema *arrow.Schema, rows iter.Seq2[arrow.RecordBatch, 
 			t.begin(columnNames(b.Schema()))
 		}
 		t.batch(b)
+		_ = out.Flush() // the next may be long in coming; out keeps the error
 		n += b.NumRows()
 	}
 	if !begun {

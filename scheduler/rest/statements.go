@@ -31,6 +31,7 @@ type statement struct {
 	Explain bool    `json:"explain,omitempty" doc:"show the plan and run nothing"`
 	Rejects int64   `json:"reject_limit,omitempty" minimum:"0" doc:"how many rows of files may be unreadable"`
 	Zone    string  `json:"time_zone,omitempty" maxLength:"100" example:"Europe/Vienna" doc:"UTC when empty"`
+	Mode    string  `json:"mode,omitempty" enum:"staged,pipelined,cached" doc:"how a SELECT runs; staged when empty. Rows are read here once the job has succeeded; firn sql and the Go client read those of a pipelined job while it runs"`
 	After   string  `json:"after_deadline,omitempty" enum:"fence,retry" doc:"what the scheduler may do by itself once the commit was told as unknown; it only finds out when this is empty"`
 }
 
@@ -101,7 +102,7 @@ func (s *Server) runStatement(ctx context.Context, in *struct {
 	}
 	resp, err := s.cfg.Scheduler.Execute(ctx, &firnpb.ExecuteRequest{
 		ProtocolVersion: wire.ProtocolVersion, Sql: text, Session: &firnpb.Session{Catalog: b.Session.Catalog, Namespace: b.Session.Namespace},
-		IdempotencyKey: b.Key, RejectLimit: b.Rejects, TimeZone: b.Zone, DryRun: b.DryRun, AfterDeadline: b.After,
+		IdempotencyKey: b.Key, RejectLimit: b.Rejects, TimeZone: b.Zone, Mode: b.Mode, DryRun: b.DryRun, AfterDeadline: b.After,
 	})
 	if err != nil {
 		return nil, err

@@ -109,7 +109,8 @@ func TestStatements(t *testing.T) {
 		{`{"sql":""}`, nil, 422, []string{"FIRN-6021"}, ""},
 		{`{}`, nil, 422, []string{"FIRN-6021", "sql"}, ""},
 		{`{"sql":7}`, nil, 422, []string{"FIRN-6021"}, ""},
-		{`{"sql":"SELECT 1","mode":"pipelined"}`, nil, 422, []string{"FIRN-6021", "mode"}, ""},
+		{`{"sql":"SELECT 1","mode":"pipelined"}`, nil, 202, nil, ""},
+		{`{"sql":"SELECT 1","mode":"fast"}`, nil, 422, []string{"FIRN-6021", "mode"}, ""},
 		{`{"sql":`, nil, 400, []string{"FIRN-6021"}, ""},
 		{``, nil, 400, []string{"FIRN-6021"}, ""},
 		{`{"sql":"` + strings.Repeat("x", 1<<20) + `"}`, nil, 413, []string{"FIRN-6021"}, ""},
@@ -129,7 +130,7 @@ func TestStatements(t *testing.T) {
 		}
 		switch {
 		case c.status == 202:
-			if at := resp.Header.Get("Location"); at != "/api/v1/jobs/j-1" || got.GetIdempotencyKey() != c.key || got.GetDryRun() != strings.Contains(c.body, "dry_run") {
+			if at := resp.Header.Get("Location"); at != "/api/v1/jobs/j-1" || got.GetIdempotencyKey() != c.key || got.GetDryRun() != strings.Contains(c.body, "dry_run") || (got.GetMode() == "pipelined") != strings.Contains(c.body, "pipelined") {
 				t.Errorf("%.100s: at %q, asked %v", c.body, at, got)
 			}
 		case c.status >= 400 && resp.Header.Get("Content-Type") != "application/problem+json":
