@@ -168,6 +168,32 @@ func ExampleClient_Pipeline() {
 	// Output: committed 2 rows
 }
 
+// A pipelined job gives its first rows while it makes the others.
+func ExampleJob_Rows_pipelined() {
+	ctx := context.Background()
+	c, stop := exampleClient(ctx)
+	defer stop()
+
+	res, err := c.Execute(ctx, client.Statement{SQL: "SELECT range AS n FROM range(1000000)", Mode: client.ModePipelined})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rows := int64(0)
+	for batch, err := range res.Rows(ctx) {
+		if err != nil {
+			log.Fatal(err) // what came before is part of a result that there isn't
+		}
+		if rows == 0 {
+			fmt.Println("the first row is", batch.Column(0).ValueStr(0))
+		}
+		rows += batch.NumRows()
+	}
+	fmt.Println(rows, "rows")
+	// Output:
+	// the first row is 0
+	// 1000000 rows
+}
+
 // Cancel stops the job and says whether it came before the commit.
 func ExampleJob_Cancel() {
 	ctx := context.Background()

@@ -16,7 +16,7 @@ import (
 // page in one fresh directory. A block that can't be run says why.
 func TestDocsCommands(t *testing.T) {
 	bin := filepath.Dir(process.Binary(t))
-	for _, page := range []string{"README.md", "docs/quickstart.md", "docs/how-to/delta.md"} {
+	for _, page := range []string{"README.md", "docs/quickstart.md", "docs/how-to/delta.md", "docs/how-to/pipelined-and-cached.md"} {
 		t.Run(page, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("..", page))
 			if err != nil {
