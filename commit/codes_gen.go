@@ -300,6 +300,28 @@ const (
 	CodePlaintext Code = "FIRN-7112"
 	// CodeTokenNotFound: no such token.
 	CodeTokenNotFound Code = "FIRN-7113"
+	// CodeFlightSourceUnknown: no such source.
+	CodeFlightSourceUnknown Code = "FIRN-7500"
+	// CodeFlightNotAllowed: address isn't allowed.
+	CodeFlightNotAllowed Code = "FIRN-7501"
+	// CodeFlightSource: source can't be made.
+	CodeFlightSource Code = "FIRN-7502"
+	// CodeFlightQuery: engine refused the query.
+	CodeFlightQuery Code = "FIRN-7503"
+	// CodeFlightAuth: engine lets nobody in.
+	CodeFlightAuth Code = "FIRN-7504"
+	// CodeFlightUnavailable: engine not reached.
+	CodeFlightUnavailable Code = "FIRN-7505"
+	// CodeFlightType: column can't be read.
+	CodeFlightType Code = "FIRN-7506"
+	// CodeFlightSchema: engine gives other columns.
+	CodeFlightSchema Code = "FIRN-7507"
+	// CodeFlightLost: engine's result is gone.
+	CodeFlightLost Code = "FIRN-7508"
+	// CodeFlightRead: reading the engine's rows failed.
+	CodeFlightRead Code = "FIRN-7509"
+	// CodeFlightTooLarge: engine's batch is too large.
+	CodeFlightTooLarge Code = "FIRN-7510"
 )
 
 var codeInfos = map[Code]CodeInfo{
@@ -451,4 +473,15 @@ var codeInfos = map[Code]CodeInfo{
 	CodeTLS:                     {Code: CodeTLS, Kind: "permission", Title: "no secure connection", Cause: "The two sides don't agree on a connection: the certificate of one isn't one that the other trusts, or only one of them speaks TLS.", Hint: "The message says what is wrong with which certificate."},
 	CodePlaintext:               {Code: CodePlaintext, Kind: "usage", Title: "plaintext refused", Cause: "Without TLS Firn listens on, and connects to, the loopback interface only.", Hint: "Set TLS up, or say --allow-plaintext on a network that you trust."},
 	CodeTokenNotFound:           {Code: CodeTokenNotFound, Kind: "not_found", Title: "no such token", Cause: "No token has this id.", Hint: "`firn token list` shows the ids."},
+	CodeFlightSourceUnknown:     {Code: CodeFlightSourceUnknown, Kind: "not_found", Title: "no such source", Cause: "flight_sql or DROP SOURCE names a source that neither the scheduler's configuration nor CREATE SOURCE has made.", Hint: "SHOW SOURCES lists them. CREATE SOURCE, or sources.flight_sql in the scheduler's configuration, makes one."},
+	CodeFlightNotAllowed:        {Code: CodeFlightNotAllowed, Kind: "permission", Title: "address isn't allowed", Cause: "A statement, or an engine in what it answered, named an address that the scheduler's configuration doesn't allow.", Hint: "Have the address in uri or locations of an entry of sources.flight_sql in the scheduler's configuration."},
+	CodeFlightSource:            {Code: CodeFlightSource, Kind: "invalid", Title: "source can't be made", Cause: "CREATE SOURCE has a wrong property, or the name is taken; or DROP SOURCE names a source of the configuration.", Hint: "The message names the property. Secrets stand in the scheduler's configuration only; CREATE SOURCE names them by the property secret."},
+	CodeFlightQuery:             {Code: CodeFlightQuery, Kind: "invalid", Title: "engine refused the query", Cause: "The Flight SQL engine answered that it can't run the query, or doesn't know the call.", Hint: "The message has the engine's own words. The text between $$ and $$ is in the engine's dialect."},
+	CodeFlightAuth:              {Code: CodeFlightAuth, Kind: "permission", Title: "engine lets nobody in", Cause: "The Flight SQL engine refused the token, the user or the password that the scheduler's configuration has for it, or the user may not do this.", Hint: "Correct the entry of sources.flight_sql, or its file, and start the scheduler again."},
+	CodeFlightUnavailable:       {Code: CodeFlightUnavailable, Kind: "failed", Title: "engine not reached", Cause: "The Flight SQL engine couldn't be reached, or was too busy, however often it was tried.", Hint: "Check that the engine runs and that the scheduler and the executors reach its address, then run the statement again."},
+	CodeFlightType:              {Code: CodeFlightType, Kind: "invalid", Title: "column can't be read", Cause: "A column of what the engine gives has a type, or a value, that can't be taken over without a loss, or columns share a name.", Hint: "Cast or name the column in the engine's query."},
+	CodeFlightSchema:            {Code: CodeFlightSchema, Kind: "invalid", Title: "engine gives other columns", Cause: "A stream of the engine has other columns than the engine announced, or the query gave others when it ran once more.", Hint: "Name and cast the columns in the engine's query. If that doesn't help, report it to those who make the engine."},
+	CodeFlightLost:              {Code: CodeFlightLost, Kind: "failed", Title: "engine's result is gone", Cause: "A part of the engine's result can't be read any more: its ticket was used or has expired, or the engine has started again. The whole query is then run once more, a few times.", Hint: "Have the engine keep results for longer, or give Firn more slots so that they are read sooner."},
+	CodeFlightRead:              {Code: CodeFlightRead, Kind: "failed", Title: "reading the engine's rows failed", Cause: "A stream of the engine broke off, gave nothing for too long, or isn't what Arrow Flight says. The same part is then read again, a few times.", Hint: "Look into the engine's log. For a slow engine set read_timeout of the entry of sources.flight_sql."},
+	CodeFlightTooLarge:          {Code: CodeFlightTooLarge, Kind: "invalid", Title: "engine's batch is too large", Cause: "The engine sent a message above 256 MiB, or announced more than 100,000 endpoints.", Hint: "Have the engine send smaller batches, or divide the query."},
 }
