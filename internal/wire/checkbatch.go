@@ -24,6 +24,9 @@ func CheckBatch(b arrow.RecordBatch) error {
 	return nil
 }
 
+// CheckArray is CheckBatch for one array.
+func CheckArray(a arrow.Array) error { return checkData(a) }
+
 var errBuffer = errors.New("the values leave their buffer")
 
 func checkData(a arrow.Array) error {

@@ -21,8 +21,14 @@ const (
 	slotFieldChildren   = 14
 	slotFieldMetadata   = 16
 
-	headerSchema = 1
-	typeUnion    = 14
+	slotDictionaryData = 6
+	slotBatchBuffers   = 8
+	slotBatchVariadic  = 12
+
+	headerSchema     = 1
+	headerDictionary = 2
+	headerBatch      = 3
+	typeUnion        = 14
 
 	maxFields = 1 << 16
 	maxDepth  = 64
@@ -49,12 +55,24 @@ func CheckMessage(header []byte) (body int64, err error) {
 	if at := m.field(root, slotMessageBody); at != 0 {
 		body = int64(binary.LittleEndian.Uint64(m[at:]))
 	}
-	if at := m.field(root, slotMessageType); at == 0 || m[at] != headerSchema {
+	kind, at := m.field(root, slotMessageType), m.field(root, slotMessageHeader)
+	if kind == 0 {
 		return body, nil
 	}
-	at := m.field(root, slotMessageHeader)
 	if at == 0 {
 		return 0, errMessage
+	}
+	switch m[kind] {
+	case headerSchema:
+	case headerBatch:
+		return body, m.checkVariadic(m.follow(at))
+	case headerDictionary:
+		if at = m.field(m.follow(at), slotDictionaryData); at == 0 {
+			return 0, errMessage
+		}
+		return body, m.checkVariadic(m.follow(at))
+	default:
+		return body, nil
 	}
 	schema := m.follow(at)
 	if err := m.checkVector(schema, slotSchemaMetadata); err != nil {
@@ -101,6 +119,34 @@ func (m flatbuf) vector(table, slot int) (at, n int, err error) {
 func (m flatbuf) checkVector(table, slot int) error {
 	_, _, err := m.vector(table, slot)
 	return err
+}
+
+// checkVariadic checks how many buffers a batch says that its columns of views have:
+// not more than all that it has.
+func (m flatbuf) checkVariadic(batch int) error {
+	f := m.field(batch, slotBatchVariadic)
+	if f == 0 {
+		return nil
+	}
+	const countSize, bufferSize = 8, 16
+	at := m.follow(f)
+	n := int(binary.LittleEndian.Uint32(m[at:]))
+	if at += 4; n > (len(m)-at)/countSize {
+		return fmt.Errorf("%w: a vector of %d entries in %d bytes", errMessage, n, len(m))
+	}
+	left := uint64(0)
+	if f = m.field(batch, slotBatchBuffers); f != 0 {
+		left = uint64(binary.LittleEndian.Uint32(m[m.follow(f):]))
+	}
+	left = min(left, uint64(len(m)/bufferSize))
+	for i := range n {
+		count := binary.LittleEndian.Uint64(m[at+countSize*i:])
+		if count > left {
+			return fmt.Errorf("%w: %d buffers of views, and %d are left", errMessage, count, left)
+		}
+		left -= count
+	}
+	return nil
 }
 
 // checkFields walks the fields of a schema or the children of a field. Offsets
