@@ -19,10 +19,11 @@ func nodes() map[string]plan.Node {
 			View: []string{"firn_s0"}, Kind: plan.SourceParquet, Patterns: []string{"/in/*.parquet"},
 			Files:   []plan.SourceFile{{Path: "/in/ü.parquet", Size: 1 << 40, Rows: -1, RowGroups: []plan.RowGroup{{Rows: 7, Bytes: 9}}, First: 1, End: 5, PositionDeletes: []string{"d"}, EqualityDeletes: []plan.EqualityDelete{{Path: "e", FieldIDs: []int{1}}}}},
 			Options: map[string]string{"hive_partitioning": "true"}, Table: commit.TableName{Catalog: "lake", Namespace: []string{"a", "b"}, Name: "t"},
+			Flight: &plan.FlightSource{Name: "engine", Query: "SELECT 1", Execution: 2, Info: []byte{0, 1}, Bytes: -1},
 			Upload: &plan.Upload{ID: "u", Executor: "x", Location: plan.ShuffleLocation{Job: "u", Ticket: []byte{0, 255}}},
 			Frame:  &plan.Frame{ID: "f", Pieces: 3, Repeats: true, Rows: 1, Bytes: 2, Locations: []plan.ShuffleLocation{{Job: "j", Frame: "f"}}},
 		}},
-		Parallel: true, Why: "row-wise", Partitions: [][]plan.SourceFile{{{Path: "p"}}, {}}, RejectLimit: 3, Deterministic: true,
+		Parallel: true, Why: "row-wise", Partitions: [][]plan.SourceFile{{{Path: "p", Endpoint: &plan.FlightEndpoint{Ticket: []byte{255}, Locations: []string{"grpc://h:1"}, ExpiresMS: 9, Metadata: []byte("m")}}}, {}}, RejectLimit: 3, Deterministic: true,
 	}
 	write := &plan.Write{Input: query, Context: plan.WriteContext{
 		Table: commit.TableName{Catalog: "lake", Namespace: []string{"a"}, Name: "t"}, TableUUID: "u", FormatVersion: 2,

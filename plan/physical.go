@@ -66,12 +66,14 @@ const (
 	// SourceFrame is a cached frame: the rows of an earlier query, which executors
 	// keep.
 	SourceFrame SourceKind = "frame"
+	// SourceFlightSQL is what a query gives that a Flight SQL engine ran.
+	SourceFlightSQL SourceKind = "flight_sql"
 )
 
 // Known says whether the scheduler knows all of such a source without a look at
 // files.
 func (k SourceKind) Known() bool {
-	return k == SourceTable || k == SourceUpload || k == SourceFrame
+	return k == SourceTable || k == SourceUpload || k == SourceFrame || k == SourceFlightSQL
 }
 
 // Source is one input of a query, visible to its SQL as a view.
@@ -105,6 +107,41 @@ type Source struct {
 	NameMapping map[int][]string
 	// Delta is set for a Delta table's files, which are read by its rules.
 	Delta *DeltaSource
+	// Flight is set for SourceFlightSQL, whose Files are the endpoints.
+	Flight *FlightSource `json:",omitempty"`
+}
+
+// FlightSource is one run of a query by a Flight SQL engine. How the engine is
+// reached isn't part of it: who runs a task asks the scheduler for that, by Name.
+type FlightSource struct {
+	// Name is the source's, Query the text for the engine.
+	Name, Query string
+	// Execution counts the runs of the query for its job, from 1. Rows of two of
+	// them are never mixed.
+	Execution int
+	// Info is what the engine answered, without schema and endpoints: an encoded
+	// FlightInfo. It cancels the query.
+	Info []byte
+	// Bytes is what the engine says that all endpoints hold; -1 when it doesn't say.
+	Bytes int64
+}
+
+// Same says whether two are the same execution of the same query.
+func (s *FlightSource) Same(o *FlightSource) bool {
+	return s.Name == o.Name && s.Query == o.Query && s.Execution == o.Execution
+}
+
+// FlightEndpoint is one part of what an engine's query gave.
+type FlightEndpoint struct {
+	Ticket []byte
+	// Locations are the URIs where it can be read; empty for where the query was
+	// sent.
+	Locations []string
+	// ExpiresMS is when the ticket ends, in ms of Unix time by the engine's clock; 0
+	// when it doesn't say.
+	ExpiresMS int64
+	// Metadata is the engine's own.
+	Metadata []byte
 }
 
 // DeltaSource is what reading a Delta table's files takes.
@@ -153,6 +190,8 @@ type SourceFile struct {
 	Partition []*string
 	// Vector deletes rows of a Delta file; nil for none.
 	Vector *DeletionVector
+	// Endpoint is set for the parts of a SourceFlightSQL; Path then only names it.
+	Endpoint *FlightEndpoint `json:",omitempty"`
 }
 
 // RowGroup is one row group of a Parquet file.
