@@ -34,6 +34,12 @@ func (in *Instance) AppendTable(ctx context.Context, table string, schema *arrow
 	return in.appendBatches(ctx, table, schema, r)
 }
 
+// Append fills a table that is there with the batches of r, whose columns are those of
+// the table, by AppendTable's rules.
+func (in *Instance) Append(ctx context.Context, table string, schema *arrow.Schema, r array.RecordReader) error {
+	return in.appendBatches(ctx, table, schema, r)
+}
+
 func (in *Instance) appendBatches(ctx context.Context, table string, schema *arrow.Schema, r array.RecordReader) error {
 	converted, ed := bindings.SchemaFromArrow(in.conn, schema)
 	defer bindings.DestroyArrowConvertedSchema(&converted)

@@ -1,0 +1,3 @@
+// Package location reads the addresses of Flight servers, and the patterns of those
+// that are allowed.
+package location
