@@ -50,6 +50,11 @@ func errShown(cause error) error {
 	}
 }
 
+func errSourceLimit(id, runs int, cause error) error {
+	return causeOf(commit.CodeFlightLost, fmt.Sprintf("read the source of stage %d", id),
+		fmt.Sprintf("its query ran %d times, and each time a part of what it gave was gone before it was read; nothing was committed", runs), "", cause)
+}
+
 func errExecutorLost(executor string) error {
 	return &commit.Error{
 		Code: commit.CodeExecutorLost, Op: "reach executor", Object: executor,

@@ -84,6 +84,9 @@ type TaskFailed struct {
 	Class        FailureClass
 	Err          error
 	Lost         *LostInput
+	// SourceLost: what the stage reads of somebody else's query is gone; see
+	// RunSource.
+	SourceLost bool
 }
 
 // ExecutorLost says that the executor is gone and so is its shuffle output.

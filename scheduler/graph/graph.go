@@ -130,6 +130,8 @@ func (g *Graph) Apply(ev Event, now time.Time) []Action {
 		}
 	case ResultExpired:
 		g.resultExpired()
+	case SourceReady:
+		g.sourceReady(ev)
 	}
 	g.show()
 	out := g.out

@@ -40,6 +40,9 @@ type StageSpec struct {
 	Deterministic bool
 	// Whole: readers wait for the end of the stage, also in a pipelined job.
 	Whole bool
+	// Once: what its tasks read may not be read twice at the same time, so that none
+	// has a twin.
+	Once bool
 	// Manifests: the output is file manifests.
 	Manifests bool
 	// Adapt, if it isn't nil, has the stage cut into tasks when what it reads is

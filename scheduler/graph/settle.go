@@ -136,6 +136,9 @@ func (g *Graph) giveUp(i, from int, tainted []bool) {
 // back whose inputs are gone. Tasks that run already go on, as they may have read
 // their input, except in a pipelined job.
 func (g *Graph) queue(s *stage) {
+	if s.awaitsSource {
+		return
+	}
 	if !g.ready(s) {
 		back := s.state == StageRunning || s.state == StageResolved
 		running := len(s.tasks) - s.waiting - s.queued - s.done

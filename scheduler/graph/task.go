@@ -59,6 +59,8 @@ type stage struct {
 	layout  *adaptive.Layout
 	started time.Time
 	ended   time.Time
+	// awaitsSource: its source is being run again; see RunSource.
+	awaitsSource bool
 	tally
 }
 
@@ -235,7 +237,7 @@ func (g *Graph) taskFailed(ev TaskFailed) {
 		err = errors.New("the executor gave no cause")
 	}
 	switch {
-	case ev.Class == NotRetryable:
+	case ev.Class == NotRetryable && !ev.SourceLost:
 		s.state, s.ended = StageFailed, g.now
 		g.fail(errTask(ev.Task, ev.Executor, err))
 		return
@@ -243,6 +245,11 @@ func (g *Graph) taskFailed(ev TaskFailed) {
 		// The limit on the producer's rollbacks bounds this.
 		g.leave(s, t, ev.Attempt)
 	case ev.Lost != nil && g.hold(s, t, *ev.Lost):
+	case ev.SourceLost:
+		g.sourceLost(s, err)
+		if g.hasEnded() {
+			return
+		}
 	default:
 		g.retry(s, ev.Task, t, launch{attempt: ev.Attempt, executor: ev.Executor}, err)
 	}

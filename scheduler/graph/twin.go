@@ -23,7 +23,7 @@ func (g *Graph) Twin(id TaskID) (run RunTask, ok bool) {
 }
 
 func (g *Graph) mayTwin(s *stage, t *task) bool {
-	return g.state == Running && t.state == taskRunning && t.twin.attempt == "" && g.ready(s) && !g.spec.Pipelined
+	return g.state == Running && t.state == taskRunning && t.twin.attempt == "" && !s.spec.Once && g.ready(s) && !g.spec.Pipelined
 }
 
 // ready: all that the stage reads is there, or in a pipelined job on its way.

@@ -20,6 +20,8 @@ type part struct {
 	// deterministic: a task that runs again gives the same rows in the same
 	// order.
 	deterministic bool
+	// once: see Stage.
+	once bool
 	// how is the exchange that it reads; empty for a part that reads none.
 	how plan.ExchangeKind
 	// frames: what it reads are cached frames. readsAll: all of each.
@@ -102,7 +104,7 @@ func (j *Job) walk(n plan.Node) (part, error) {
 		// Rows that come out of a join, an aggregate or a limit have no order to
 		// rely on, so only a row-wise query gives each output partition the same
 		// rows each time.
-		p := part{top: n, tasks: tasks, deterministic: n.Deterministic && n.Parallel}
+		p := part{top: n, tasks: tasks, deterministic: n.Deterministic && n.Parallel, once: readsFlight(n)}
 		j.readFrames(&p, n)
 		return p, nil
 	case *plan.External:
@@ -169,7 +171,7 @@ func (j *Job) close(p part, outputs int) int {
 	s := Stage{
 		ID: id, Top: p.top, Tasks: p.tasks, Inputs: p.inputs, ReadsAll: p.readsAll,
 		Outputs: outputs, Deterministic: p.deterministic || outputs == 1 && j.Mode != plan.ModePipelined,
-		Manifests: p.manifests,
+		Manifests: p.manifests, Once: p.once,
 	}
 	if s.Adapt = j.policy(p); s.Adapt != nil {
 		// What it reads may be read in parts.

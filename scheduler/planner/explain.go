@@ -172,6 +172,11 @@ func describeSource(s *plan.Source) string {
 			return "cached frame " + s.Frame.ID
 		}
 		return "cached frame"
+	case plan.SourceFlightSQL:
+		if s.Flight == nil {
+			return string(s.Kind)
+		}
+		return fmt.Sprintf("%s %s: %s, of the engine's %s", s.Kind, s.Flight.Name, count(len(s.Files), "endpoint"), strings.Join(strings.Fields(s.Flight.Query), " "))
 	default:
 		return fmt.Sprintf("%s %s: %s", s.Kind, strings.Join(s.Patterns, ", "), count(len(s.Files), "file"))
 	}

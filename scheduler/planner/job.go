@@ -51,6 +51,8 @@ type Stage struct {
 	// Deterministic: a task that runs again gives the same rows in the same
 	// partitions.
 	Deterministic bool
+	// Once: what a task reads may be gone once it was read.
+	Once bool
 	// Manifests: the output is file manifests, not rows.
 	Manifests bool
 	// Adapt, if it isn't nil, says how the stage is cut into tasks once what it
@@ -90,7 +92,7 @@ func (j *Job) Spec() graph.Spec {
 		s := &j.Stages[i]
 		spec.Stages = append(spec.Stages, graph.StageSpec{
 			ID: s.ID, Tasks: s.Tasks, Inputs: s.Inputs, ReadsAll: s.ReadsAll,
-			Outputs: s.Outputs, Deterministic: s.Deterministic, Manifests: s.Manifests, Adapt: s.Adapt, Whole: s.Frame != "",
+			Outputs: s.Outputs, Deterministic: s.Deterministic, Once: s.Once, Manifests: s.Manifests, Adapt: s.Adapt, Whole: s.Frame != "",
 		})
 	}
 	return spec
