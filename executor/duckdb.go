@@ -21,6 +21,8 @@ type duckDB struct {
 	dir string
 	// kept is the running task's way to what executors keep.
 	kept func(context.Context, []plan.ShuffleLocation) (Batches, error)
+	// endpoints is its way to Flight SQL engines.
+	endpoints func(context.Context, *plan.Source, plan.SourceFile) (Batches, error)
 }
 
 // newDuckDB makes the engine of a slot. Half of the slot's memory is DuckDB's:
@@ -29,7 +31,7 @@ func newDuckDB(cfg EngineConfig) (Engine, error) {
 	d := &duckDB{dir: cfg.Dir}
 	e, err := engine.New(engine.Config{
 		Dir: cfg.Dir, Memory: cfg.Memory / 2, LocalAllow: cfg.LocalAllow, MaxStage: cfg.ObjectCache,
-		OpenKept: d.openKept,
+		OpenKept: d.openKept, OpenEndpoint: d.openEndpoint,
 	})
 	if err != nil {
 		return nil, err
@@ -40,7 +42,7 @@ func newDuckDB(cfg EngineConfig) (Engine, error) {
 
 // Query implements Engine.
 func (d *duckDB) Query(ctx context.Context, q *plan.Query, t TaskInfo) (Rows, error) {
-	d.kept = t.Kept
+	d.kept, d.endpoints = t.Kept, t.Endpoints
 	s, err := d.RunQuery(ctx, q, engine.TaskInfo{Attempt: t.Attempt, Now: t.Now, TimeZone: t.TimeZone, Stores: t.Stores})
 	if err != nil {
 		return nil, err
@@ -75,9 +77,24 @@ func (d *duckDB) openKept(ctx context.Context, locations []plan.ShuffleLocation)
 	if err != nil {
 		return nil, err
 	}
+	return readerOf(ctx, in), nil
+}
+
+func (d *duckDB) openEndpoint(ctx context.Context, src *plan.Source, f plan.SourceFile) (array.RecordReader, error) {
+	if d.endpoints == nil {
+		return nil, errors.New("the task has no way to engines")
+	}
+	in, err := d.endpoints(ctx, src, f)
+	if err != nil {
+		return nil, err
+	}
+	return readerOf(ctx, in), nil
+}
+
+func readerOf(ctx context.Context, in Batches) array.RecordReader {
 	r := &keptReader{ctx: ctx, in: in, mem: mallocator.NewMallocator()}
 	r.refs.Store(1)
-	return r, nil
+	return r
 }
 
 // keptReader hands a stream to DuckDB, which reads buffers in place: what it

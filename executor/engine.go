@@ -30,6 +30,8 @@ type TaskInfo struct {
 	// Kept opens what executors keep of uploads and cached frames, one location
 	// after the other.
 	Kept func(ctx context.Context, locations []plan.ShuffleLocation) (Batches, error)
+	// Endpoints opens a part of what a Flight SQL engine's query gave.
+	Endpoints func(ctx context.Context, src *plan.Source, f plan.SourceFile) (Batches, error)
 	// Stores reaches the objects of a source by its settings.
 	Stores func(storage map[string]string) objstore.Store
 }

@@ -44,6 +44,7 @@ type Executor struct {
 	reporter *reporter
 	runner   *runner
 	keys     *keyring
+	sources  *sourcesAccess
 
 	// bg are the goroutines that live until their stop is called; taking is
 	// stopped first, the others last.
@@ -162,6 +163,7 @@ func (e *Executor) assemble() {
 	}
 	e.reporter = newReporter(e.session.report, e.log)
 	e.keys = newKeyring(e.storeKeys)
+	e.sources = newSourcesAccess(e.session.sourceAccess)
 	e.runner = newRunner(e.cfg, e.reporter, e.runTask, e.attemptEnded)
 	e.server = grpc.NewServer(append(slices.Concat(wire.ServerOptions(), e.cfg.ServerOptions), grpc.UnaryInterceptor(e.guard))...)
 	firnpb.RegisterExecutorServiceServer(e.server, &control{e: e})
@@ -235,6 +237,7 @@ func (e *Executor) free(job string, stages []int) error {
 func (e *Executor) attemptEnded(job string) {
 	if !e.runner.has(job) {
 		e.keys.drop(job)
+		e.sources.drop(job)
 	}
 	e.mu.Lock()
 	freed := e.freed[job]

@@ -26,7 +26,7 @@ func (r *task) open(ctx context.Context, n plan.Node) (Batches, error) {
 		}
 		rows, err := engine.Query(ctx, n, TaskInfo{
 			Attempt: r.def.GetAttemptId(), Now: time.UnixMicro(r.def.GetNowUnixUs()).UTC(), TimeZone: r.def.GetTimeZone(),
-			Kept: r.e.openKept, Stores: r.stores,
+			Kept: r.e.openKept, Endpoints: r.openEndpoint, Stores: r.stores,
 		})
 		if err != nil {
 			return nil, err

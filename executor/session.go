@@ -277,6 +277,12 @@ func (s *session) storeKeys(ctx context.Context, r *firnpb.StoreKeysRequest) (*f
 	return s.rpc.StoreKeys(ctx, r)
 }
 
+// sourceAccess asks for what reaches a Flight SQL source.
+func (s *session) sourceAccess(ctx context.Context, r *firnpb.SourceAccessRequest) (*firnpb.SourceAccessResponse, error) {
+	r.ExecutorId, r.Incarnation = s.hello.GetExecutorId(), s.hello.GetIncarnation()
+	return s.rpc.SourceAccess(ctx, r)
+}
+
 // report sends statuses and gives back which attempts were acknowledged.
 func (s *session) report(ctx context.Context, statuses []*firnpb.TaskStatus) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

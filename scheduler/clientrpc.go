@@ -188,6 +188,8 @@ func checkClientPlan(n plan.Node, toCommit bool) error {
 				return fmt.Errorf("its source %s is a table", strings.Join(src.View, "."))
 			case src.Kind == plan.SourceFrame || src.Frame != nil:
 				return fmt.Errorf("its source %s is a cached frame", strings.Join(src.View, "."))
+			case src.Kind == plan.SourceFlightSQL || src.Flight != nil:
+				return fmt.Errorf("its source %s is a query of an engine", strings.Join(src.View, "."))
 			case len(src.Storage) > 0:
 				return fmt.Errorf("its source %s brings settings of a store", strings.Join(src.View, "."))
 			}

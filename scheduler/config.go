@@ -13,6 +13,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/flightsource"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/metrics"
 	"github.com/firn-project/firn/scheduler/planner"
@@ -72,6 +73,8 @@ type Config struct {
 	// StoreKeys makes the keys to object stores that executors get. Nil: they get
 	// none.
 	StoreKeys storekeys.Minter
+	// Flight are the Flight SQL engines that are sources. Nil: there are none.
+	Flight *flightsource.Registry
 	// LocalAllow are the directories that executors may read sources from,
 	// unless they have a setting of their own. Empty: none.
 	LocalAllow []string

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -333,6 +334,7 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 		if ev.Err == nil {
 			ev.Err = fmt.Errorf("the attempt ended as %s", st.GetState())
 		}
+		ev.SourceLost = commit.CodeOf(ev.Err) == commit.CodeFlightLost
 		if lost, ok := errors.AsType[*wire.LostInputError](ev.Err); ok {
 			ev.Lost = s.lostInput(a, lost)
 		}
@@ -344,24 +346,55 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 	}
 }
 
+// runsJob says whether an executor is known, and whether it runs an attempt of a job,
+// of which look then takes what it needs.
+func (s *Scheduler) runsJob(ctx context.Context, executor, incarnation, jobID string, look func(*job)) (known, runs bool, err error) {
+	err = s.loop.call(ctx, func() {
+		e := s.known(executor, incarnation)
+		if known = e != nil; !known {
+			return
+		}
+		for _, a := range e.running {
+			if a.job.id == jobID && !a.job.hasEnded() {
+				runs = true
+				look(a.job)
+				return
+			}
+		}
+	})
+	return known, runs, err
+}
+
+// SourceAccess implements firnpb.SchedulerServiceServer. As with StoreKeys, only who
+// runs an attempt of a job gets what the job reads with.
+func (s *Scheduler) SourceAccess(ctx context.Context, r *firnpb.SourceAccessRequest) (*firnpb.SourceAccessResponse, error) {
+	resp := &firnpb.SourceAccessResponse{}
+	reads := false
+	known, runs, err := s.runsJob(ctx, r.GetExecutorId(), r.GetIncarnation(), r.GetJobId(), func(j *job) { reads = j.flight.Reads(r.GetSource()) })
+	if resp.Known = known; err != nil || !known {
+		return resp, err
+	}
+	if !runs || !reads {
+		return nil, &commit.Error{
+			Code: commit.CodeStoreKeysRefused, Op: "give access to a source to", Object: "executor " + r.GetExecutorId(),
+			Cause: fmt.Errorf("it runs no attempt of job %s that reads the source %q", r.GetJobId(), r.GetSource()),
+		}
+	}
+	a, err := s.cfg.Flight.Access(ctx, r.GetSource(), r.GetExpired())
+	if err != nil {
+		return nil, err
+	}
+	resp.Access, err = json.Marshal(a)
+	return resp, err
+}
+
 // StoreKeys implements firnpb.SchedulerServiceServer. Only an executor that runs an
 // attempt of a job gets the job's keys: none after its last attempt has ended.
 func (s *Scheduler) StoreKeys(ctx context.Context, r *firnpb.StoreKeysRequest) (*firnpb.StoreKeysResponse, error) {
 	resp := &firnpb.StoreKeysResponse{}
 	var keys *storekeys.Job
-	runs := false
-	if err := s.loop.call(ctx, func() {
-		e := s.known(r.GetExecutorId(), r.GetIncarnation())
-		if resp.Known = e != nil; !resp.Known {
-			return
-		}
-		for _, a := range e.running {
-			if a.job.id == r.GetJobId() && !a.job.hasEnded() {
-				runs, keys = true, a.job.storeKeys
-				return
-			}
-		}
-	}); err != nil || !resp.GetKnown() {
+	known, runs, err := s.runsJob(ctx, r.GetExecutorId(), r.GetIncarnation(), r.GetJobId(), func(j *job) { keys = j.storeKeys })
+	if resp.Known = known; err != nil || !known {
 		return resp, err
 	}
 	refused := &commit.Error{Code: commit.CodeStoreKeysRefused, Op: "give keys to", Object: "executor " + r.GetExecutorId()}

@@ -18,6 +18,7 @@ import (
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/eventlog"
+	"github.com/firn-project/firn/scheduler/flightsource"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/graph/adaptive"
 	"github.com/firn-project/firn/scheduler/journal"
@@ -69,10 +70,12 @@ type job struct {
 	planText string
 	// storeKeys are what its executors may ask for.
 	storeKeys *storekeys.Job
-	table     string
-	graph     *graph.Graph
-	queue     []graph.RunTask
-	uploads   []string
+	// flight are the queries that engines run for it.
+	flight  *flightsource.Job
+	table   string
+	graph   *graph.Graph
+	queue   []graph.RunTask
+	uploads []string
 	// frame is the cached frame that the job builds, and kept the pieces of it that
 	// are left when it is built again; unwanted: nobody waits for it any more.
 	frame    string
@@ -243,6 +246,8 @@ func (s *Scheduler) carryOut(j *job, actions []graph.Action) {
 			s.jobEnded(j)
 		case graph.FreeJobData:
 			s.freeData(j.id, a.Stages)
+		case graph.RunSource:
+			s.runSource(j, a.Stage)
 		case graph.KeepLayout:
 			s.keepLayout(j, a)
 		case graph.DropOutput:
@@ -285,6 +290,7 @@ func (s *Scheduler) jobEnded(j *job) {
 		s.releaseUpload(id, j.state() == graph.Succeeded)
 	}
 	s.frameEnded(j)
+	s.endSources(j.flight, j.state() == graph.Succeeded)
 	if j.graph != nil {
 		j.planText = textOf(j.planned, j.graph.Stages(), j.warnings)
 	}

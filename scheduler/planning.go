@@ -20,6 +20,7 @@ import (
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/cached"
+	"github.com/firn-project/firn/scheduler/flightsource"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
@@ -54,6 +55,9 @@ func (s *Scheduler) startPlanning(j *job) {
 // jobPlanned takes in what planning came to.
 func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJob, err error) {
 	if j.hasEnded() || err != nil && s.handsOver(j) {
+		if planned != nil {
+			s.endSources(planned.flight, false)
+		}
 		return
 	}
 	switch {
@@ -76,6 +80,7 @@ func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJo
 			s.openWrite(j)
 			return
 		}
+		s.keepSources(j)
 		if j.resume != nil {
 			s.resumeGraph(j)
 			return
@@ -91,7 +96,7 @@ func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJo
 }
 
 func (j *job) takePlan(p *plannedJob) {
-	j.planned, j.storeKeys, j.planBody, j.warnings = p.Job, p.keys, p.body, p.warnings
+	j.planned, j.storeKeys, j.flight, j.planBody, j.warnings = p.Job, p.keys, p.flight, p.body, p.warnings
 	j.planText = textOf(p.Job, nil, p.warnings)
 }
 
@@ -101,6 +106,7 @@ type plannedJob struct {
 	*planner.Job
 	body     []byte
 	keys     *storekeys.Job
+	flight   *flightsource.Job
 	warnings []string
 }
 
@@ -136,9 +142,14 @@ func (s *Scheduler) planJob(ctx context.Context, j *job) (landed *commit.Report,
 }
 
 // cutStages binds the job's plan and cuts it.
-func (s *Scheduler) cutStages(ctx context.Context, j *job) (*plannedJob, error) {
+func (s *Scheduler) cutStages(ctx context.Context, j *job) (_ *plannedJob, err error) {
 	p := j.plan
-	out := &plannedJob{}
+	out := &plannedJob{flight: s.cfg.Flight.NewJob(s.life)}
+	defer func() {
+		if err != nil {
+			s.endSources(out.flight, false)
+		}
+	}()
 	var bound plan.Node
 	if top, ok := p.(plan.Node); ok {
 		own, err := s.rebase(ctx, j.id, top)
@@ -150,11 +161,10 @@ func (s *Scheduler) cutStages(ctx context.Context, j *job) (*plannedJob, error) 
 			return nil, err
 		}
 	}
-	var err error
 	out.Job, err = planner.PlanJob(ctx, p, planner.Options{
 		JobID: j.id, Mode: j.mode, Root: s.cfg.Root, Adaptive: s.cfg.Planning == PlanningAdaptive, Slots: s.slots(ctx),
 		Bind: func(ctx context.Context, l *plan.Logical) (own plan.Node, err error) {
-			if bound, err = s.bind(ctx, j, l); err == nil {
+			if bound, err = s.bind(ctx, j, l, out.flight); err == nil {
 				own, out.keys, out.warnings, err = storekeys.Scope(ctx, s.cfg.StoreKeys, bound)
 			}
 			return own, err
@@ -245,7 +255,7 @@ func (s *Scheduler) checkResolved(ctx context.Context, key string, token commit.
 }
 
 // bind binds a job's statement.
-func (s *Scheduler) bind(ctx context.Context, j *job, l *plan.Logical) (plan.Node, error) {
+func (s *Scheduler) bind(ctx context.Context, j *job, l *plan.Logical, flight *flightsource.Job) (plan.Node, error) {
 	stmt, err := oneStatement(l.SQL)
 	if err != nil {
 		return nil, err
@@ -260,8 +270,18 @@ func (s *Scheduler) bind(ctx context.Context, j *job, l *plan.Logical) (plan.Nod
 	if s.cfg.bindStatement != nil {
 		bind = s.cfg.bindStatement
 	}
+	var run func(context.Context, string, string) (plan.Source, error)
+	if flight != nil {
+		run = func(ctx context.Context, source, query string) (plan.Source, error) {
+			// An engine may take an hour; others may plan meanwhile.
+			<-s.planSlots
+			defer func() { s.planSlots <- struct{}{} }()
+			return flight.Run(ctx, source, query)
+		}
+	}
 	return bind(ctx, stmt, l.Session, sql.BindOptions{
-		JobID: j.id, Now: j.now, TimeZone: j.timeZone, RejectLimit: l.RejectLimit, Slots: slots,
+		RunQuery: run,
+		JobID:    j.id, Now: j.now, TimeZone: j.timeZone, RejectLimit: l.RejectLimit, Slots: slots,
 		Adaptive: s.cfg.Planning == PlanningAdaptive,
 		Uploads:  func(id string) (plan.Upload, []plan.Column, error) { return s.useUpload(ctx, j, id) },
 		Frames:   func(id string) (plan.Frame, []plan.Column, error) { return s.useFrame(ctx, j, id) },
@@ -325,6 +345,7 @@ func (s *Scheduler) explain(ctx context.Context, sub submission) (string, error)
 	if err != nil {
 		return "", err
 	}
+	s.endSources(planned.flight, false)
 	return textOf(planned.Job, nil, planned.warnings), nil
 }
 

@@ -172,12 +172,17 @@ func (s *Scheduler) keepLayout(j *job, a graph.KeepLayout) {
 	if j.layouts[a.Stage] = a.Layout; a.Layout == nil {
 		delete(j.layouts, a.Stage)
 	}
-	raw, err := json.Marshal(plannedRecord{Plan: j.planBody, Layouts: j.layouts})
+	raw, err := planRecord(j)
 	if err != nil {
 		s.failJob(j, fmt.Errorf("record how stage %d of job %s is cut: %w", a.Stage, j.id, err))
 		return
 	}
 	s.noted(j, journal.Batch{Plans: []journal.Plan{{JobID: j.id, Body: raw}}})
+}
+
+// planRecord is the job's plan as the journal keeps it.
+func planRecord(j *job) ([]byte, error) {
+	return json.Marshal(plannedRecord{Plan: j.planBody, Layouts: j.layouts})
 }
 
 // splitPlanRecord parts a record into the plan and the layouts of its stages.

@@ -97,6 +97,7 @@ func (s *Scheduler) recoverJobs(ctx context.Context) error {
 				if j.external != nil {
 					close(j.opened)
 				}
+				s.keepSources(j)
 				s.resumeGraph(j)
 			} else {
 				s.startPlanning(j)
@@ -213,7 +214,7 @@ func (s *Scheduler) planAgain(ctx context.Context, j *job) (*plannedJob, error) 
 			return nil, err
 		}
 	}
-	out := &plannedJob{body: j.resume.plan}
+	out := &plannedJob{body: j.resume.plan, flight: s.cfg.Flight.NewJob(s.life, slices.Collect(maps.Values(planner.FlightSources(top)))...)}
 	if top, out.keys, out.warnings, err = storekeys.Scope(ctx, s.cfg.StoreKeys, top); err != nil {
 		return nil, err
 	}

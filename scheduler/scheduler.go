@@ -197,6 +197,9 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		})
 	}
 	s.analyzer = sql.Analyzer{Catalogs: s.cfg.Catalogs, Parser: s.cfg.Parser}
+	if s.cfg.Flight != nil {
+		s.analyzer.Flight = s.cfg.Flight
+	}
 	s.loop = newMailbox(s.afterEvent)
 	s.scribe = newScribe(s.journal.Write)
 	s.sweeper = newSweeper(s)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -15,7 +16,10 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/flightsource"
+	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/planner"
 )
 
 // upload is a client's stream of Arrow batches on an executor. On the executor
@@ -258,4 +262,67 @@ func duckType(t arrow.DataType) (string, error) {
 		return name, nil
 	}
 	return "", fmt.Errorf("type %s can't be uploaded", t)
+}
+
+// keepSources has engines keep what their queries gave as long as the job may read it.
+func (s *Scheduler) keepSources(j *job) {
+	flight := j.flight
+	s.wg.Go(func() {
+		flight.Keep(func(renewed plan.Source) {
+			s.loop.put(func() {
+				for i, src := range j.planned.FlightSources() {
+					if !j.hasEnded() && src.Flight.Same(renewed.Flight) {
+						j.planned = j.planned.Reread(map[int]plan.Source{i: renewed})
+					}
+				}
+			})
+		})
+	})
+}
+
+// endSources ends the engines' queries of a job.
+func (s *Scheduler) endSources(flight *flightsource.Job, readToTheEnd bool) {
+	s.wg.Go(flight.End(readToTheEnd))
+}
+
+// runSource has engines run a job's queries again. What they give is on record before
+// a task reads it, and after all that was made of the execution before was dropped.
+func (s *Scheduler) runSource(j *job, stage int) {
+	flight, sources := j.flight, j.planned.FlightSources()
+	s.log.Warn("what an engine gave is gone; its query runs again", slog.String("job_id", j.id), slog.Int("stage", stage))
+	s.wg.Go(func() {
+		again, err := flight.Again(s.life, sources)
+		s.loop.put(func() {
+			switch {
+			case j.hasEnded(), s.life.Err() != nil:
+				return
+			case err == nil:
+				err = s.takeSources(j, again)
+			}
+			if err != nil {
+				s.failJob(j, err)
+				return
+			}
+			s.keepSources(j)
+			s.apply(j, graph.SourceReady{Stage: stage})
+		})
+	})
+}
+
+// takeSources has the job read other endpoints from now on.
+func (s *Scheduler) takeSources(j *job, sources map[int]plan.Source) error {
+	top, err := plan.Decode(j.planBody)
+	if err != nil {
+		return err
+	}
+	if j.planBody, err = plan.Encode(planner.Reread(top, sources)); err != nil {
+		return err
+	}
+	raw, err := planRecord(j)
+	if err != nil {
+		return err
+	}
+	j.planned = j.planned.Reread(sources)
+	s.noted(j, journal.Batch{Plans: []journal.Plan{{JobID: j.id, Body: raw}}})
+	return nil
 }

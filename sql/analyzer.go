@@ -17,6 +17,8 @@ type Analyzer struct {
 	Catalogs Catalogs
 	Binder   Binder
 	Parser   TreeParser
+	// Flight are the Flight SQL engines that are sources; nil for none.
+	Flight FlightSources
 }
 
 // BindOptions is what a job fixes for its statement.
@@ -38,6 +40,9 @@ type BindOptions struct {
 	Uploads func(id string) (plan.Upload, []plan.Column, error)
 	// Frames looks up a cached frame; nil when there are none.
 	Frames func(id string) (plan.Frame, []plan.Column, error)
+	// RunQuery has a Flight SQL engine run a query, and gives the source that its
+	// endpoints are; nil when there are no engines.
+	RunQuery func(ctx context.Context, source, query string) (plan.Source, error)
 }
 
 // Bind turns an INSERT into a plan with a commit on top, and a SELECT into a
@@ -122,6 +127,9 @@ func (a *Analyzer) bindQuery(ctx context.Context, src *source, q QueryText, sess
 	if probe, ok := bindConstants(rootOf(tree)); ok && len(r.sources) == 0 {
 		b.probe = probe
 		return b, nil
+	}
+	if err := r.runQueries(); err != nil {
+		return nil, err
 	}
 	b.probe, err = a.Binder.Probe(ctx, plan.ProbeRequest{SQL: b.sql, Sources: r.sources})
 	if err != nil {

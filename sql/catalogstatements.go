@@ -58,6 +58,10 @@ func (a *Analyzer) RunCatalogStatement(ctx context.Context, st Statement, sessio
 		err = a.dropCatalog(ctx, body, &r.Session)
 	case *CheckCatalog:
 		err = a.checkCatalog(ctx, body, &r)
+	case *CreateSource:
+		err = a.createSource(ctx, body)
+	case *DropSource:
+		err = a.dropSource(ctx, body)
 	case *Show:
 		err = a.show(ctx, body, session, &r)
 	case *ShowCreateTable:
@@ -151,6 +155,8 @@ func (a *Analyzer) show(ctx context.Context, s *Show, session plan.Session, r *R
 	switch s.What {
 	case "catalogs":
 		return a.showCatalogs(ctx, r)
+	case "sources":
+		return a.showSources(ctx, r)
 	case "namespaces":
 		catalog, parent, err := a.place(ctx, s.In, session, true)
 		if err != nil {

@@ -337,7 +337,7 @@ func (t *target) plan(q *plan.Query, few bool, opts BindOptions) plan.Node {
 		// Each of them would write a file of its own, or more. What they give is
 		// cut into files' worths when it is known.
 		node = &plan.Exchange{Input: q, How: plan.ExchangeSingle, Partitions: 1}
-	case !t.partitioned && !q.Parallel && bytes > spreadBytes:
+	case !t.partitioned && (!q.Parallel || len(q.Partitions) < 2) && bytes > spreadBytes:
 		node = &plan.Exchange{Input: q, How: plan.ExchangeRoundRobin, Partitions: opts.Slots}
 	}
 	prefix := t.pinned.JobPrefix(opts.JobID)

@@ -8,7 +8,7 @@ import (
 )
 
 // supported lists the statements there are, for messages.
-const supported = "Firn runs CREATE and DROP of TABLE, NAMESPACE and CATALOG, CHECK CATALOG, SHOW, DESCRIBE, USE, INSERT INTO, SELECT and EXPLAIN."
+const supported = "Firn runs CREATE and DROP of TABLE, NAMESPACE, CATALOG and SOURCE, CHECK CATALOG, SHOW, DESCRIBE, USE, INSERT INTO, SELECT and EXPLAIN."
 
 // Parse splits a script at its semicolons and parses each statement. Empty
 // statements are left out, so the result may be empty. An error is a

@@ -254,9 +254,9 @@ func TestParseErrors(t *testing.T) {
 		{"CREATE VIEW v AS SELECT 1", "line 1, column 8", "CREATE VIEW isn't supported", ""},
 		{"CREATE OR REPLACE TABLE t (a INT)", "line 1, column 8", "CREATE OR REPLACE", ""},
 		{"CREATE TEMP TABLE t (a INT)", "line 1, column 8", "CREATE TEMP", ""},
-		{"CREATE", "line 1, column 7", "ends where TABLE, NAMESPACE or CATALOG", ""},
+		{"CREATE", "line 1, column 7", "ends where TABLE, NAMESPACE, CATALOG or SOURCE", ""},
 		{"DROP VIEW v", "line 1, column 6", "DROP VIEW", ""},
-		{"DROP", "line 1, column 5", "ends where TABLE, NAMESPACE or CATALOG", ""},
+		{"DROP", "line 1, column 5", "ends where TABLE, NAMESPACE, CATALOG or SOURCE", ""},
 		// tables
 		{"CREATE TABLE t", "line 1, column 15", "ends where ( and the columns", ""},
 		{"CREATE TABLE t AS SELECT 1", "line 1, column 16", "CREATE TABLE … AS", "then INSERT"},

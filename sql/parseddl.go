@@ -48,6 +48,8 @@ func (p *parser) create() (Body, error) {
 		return p.createNamespace()
 	case p.accept("CATALOG"):
 		return p.createCatalog()
+	case p.accept("SOURCE"):
+		return p.createSource()
 	case t.word("OR"):
 		return nil, p.refuse(t.start, "CREATE OR REPLACE isn't supported", "DROP TABLE first, or CREATE TABLE IF NOT EXISTS.")
 	case t.word("TEMP", "TEMPORARY", "EXTERNAL"):
@@ -55,7 +57,7 @@ func (p *parser) create() (Body, error) {
 	case t.kind == tokenWord:
 		return nil, p.refuse(t.start, "CREATE "+shorten(strings.ToUpper(t.text))+" isn't supported", supported)
 	}
-	return nil, p.unexpected("TABLE, NAMESPACE or CATALOG")
+	return nil, p.unexpected("TABLE, NAMESPACE, CATALOG or SOURCE")
 }
 
 func (p *parser) ifNotExists() (bool, error) {
@@ -103,12 +105,15 @@ func (p *parser) drop() (Body, error) {
 	if p.accept("CATALOG") {
 		return p.dropCatalog()
 	}
+	if p.accept("SOURCE") {
+		return p.dropSource()
+	}
 	table := p.accept("TABLE")
 	if !table && !p.accept("NAMESPACE") && !p.accept("SCHEMA") && !p.accept("DATABASE") {
 		if t.kind == tokenWord {
 			return nil, p.refuse(t.start, "DROP "+shorten(strings.ToUpper(t.text))+" isn't supported", supported)
 		}
-		return nil, p.unexpected("TABLE, NAMESPACE or CATALOG")
+		return nil, p.unexpected("TABLE, NAMESPACE, CATALOG or SOURCE")
 	}
 	ifExists := p.accept("IF")
 	if ifExists && !p.accept("EXISTS") {
@@ -147,15 +152,18 @@ func (p *parser) show() (Body, error) {
 	case p.accept("CATALOGS"):
 		s.What = "catalogs"
 		return &s, p.end()
+	case p.accept("SOURCES"):
+		s.What = "sources"
+		return &s, p.end()
 	case p.accept("NAMESPACES"), p.accept("SCHEMAS"), p.accept("DATABASES"):
 		s.What = "namespaces"
 	case p.accept("TABLES"):
 		s.What = "tables"
 	case t.kind == tokenWord:
 		return nil, p.refuse(t.start, "SHOW "+shorten(strings.ToUpper(t.text))+" isn't supported",
-			"There are SHOW CATALOGS, SHOW NAMESPACES, SHOW TABLES and SHOW CREATE TABLE.")
+			"There are SHOW CATALOGS, SHOW SOURCES, SHOW NAMESPACES, SHOW TABLES and SHOW CREATE TABLE.")
 	default:
-		return nil, p.unexpected("CATALOGS, NAMESPACES, TABLES or CREATE TABLE")
+		return nil, p.unexpected("CATALOGS, SOURCES, NAMESPACES, TABLES or CREATE TABLE")
 	}
 	if p.accept("IN") || p.accept("FROM") {
 		n, err := p.name("a catalog or namespace")

@@ -2,6 +2,7 @@ package sql
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/firn-project/firn/plan"
 )
@@ -30,7 +31,10 @@ const (
 // plan makes the query's plan node: in parallel when the result is the same
 // for any cut of its one source.
 func (b *bound) plan(sql string, columns []plan.Column, opts BindOptions) *plan.Query {
-	q := &plan.Query{SQL: sql, Sources: b.probe.Sources, Columns: columns, Deterministic: b.probe.Deterministic, RejectLimit: opts.RejectLimit}
+	q := &plan.Query{SQL: sql, Sources: b.probe.Sources, Columns: columns, RejectLimit: opts.RejectLimit}
+	// What an engine gives for one ticket is the same part each time, but nobody
+	// promises the same order, nor that a query gives the same rows again.
+	q.Deterministic = b.probe.Deterministic && !slices.ContainsFunc(q.Sources, isFlight)
 	q.Parallel, q.Why = b.parallel()
 	if !q.Parallel {
 		return q
@@ -39,6 +43,9 @@ func (b *bound) plan(sql string, columns []plan.Column, opts BindOptions) *plan.
 		return q // it is cut by the sizes of its pieces
 	}
 	q.Partitions = cut(q.Sources[0], opts.Slots)
+	if isFlight(q.Sources[0]) {
+		return q // also with one endpoint: its rows then needn't be there all at once
+	}
 	if len(q.Partitions) < 2 {
 		q.Parallel, q.Partitions = false, nil
 		q.Why = fmt.Sprintf("its source is small (%d bytes) or can't be cut", sourceBytes(q.Sources[0]))
@@ -82,9 +89,14 @@ func (b *bound) parallel() (ok bool, why string) {
 	return true, "each row of its one source is handled by itself"
 }
 
+func isFlight(s plan.Source) bool { return s.Kind == plan.SourceFlightSQL }
+
 func sourceBytes(s plan.Source) (n int64) {
 	if s.Frame != nil {
 		return s.Frame.Bytes
+	}
+	if isFlight(s) && s.Flight.Bytes < 0 {
+		return spreadBytes + 1 // an engine is asked for much, as a rule
 	}
 	for _, f := range s.Files {
 		n += f.Size
@@ -128,6 +140,13 @@ func pieces(s plan.Source) (out []piece) {
 // cut divides a source among tasks: runs of pieces in plan order, of about the
 // same number of bytes.
 func cut(s plan.Source, slots int) [][]plan.SourceFile {
+	if isFlight(s) { // each endpoint by itself
+		out := make([][]plan.SourceFile, len(s.Files))
+		for i := range s.Files {
+			out[i] = s.Files[i : i+1]
+		}
+		return out
+	}
 	total, all := sourceBytes(s), pieces(s)
 	if total < smallSource && len(all) == len(s.Files) {
 		return nil

@@ -168,6 +168,9 @@ func (r *rewriter) add(s plan.Source) int {
 	if s.Frame != nil {
 		key += " " + s.Frame.ID
 	}
+	if s.Flight != nil {
+		key += fmt.Sprintf(" %q %q", s.Flight.Name, s.Flight.Query)
+	}
 	i, ok := r.views[key]
 	if !ok {
 		i = len(r.sources)
@@ -287,9 +290,12 @@ func (r *rewriter) tableFunction(n node) (any, error) {
 	if spec, ok := readers[name]; ok {
 		return r.reader(n, f, name, spec)
 	}
+	if name == flightFunction {
+		return r.flight(n, f)
+	}
 	if !tableFunctions[name] {
 		return nil, r.fail(n, commit.CodeSQLRefused, "the table function "+name+" is refused: "+deniedTableFunction(name),
-			"There are read_parquet, read_csv, read_json, read_ndjson, range, generate_series, unnest, repeat, json_each and json_tree.")
+			"There are read_parquet, read_csv, read_json, read_ndjson, flight_sql, range, generate_series, unnest, repeat, json_each and json_tree.")
 	}
 	return n, nil
 }

@@ -18,7 +18,7 @@ type Statement struct {
 
 // Body is what a statement says: one of *Insert, *Select, *CreateTable,
 // *DropTable, *CreateNamespace, *DropNamespace, *CreateCatalog, *DropCatalog,
-// *CheckCatalog, *Show, *ShowCreateTable, *Describe, *DescribeHistory, *Use and
+// *CheckCatalog, *CreateSource, *DropSource, *Show, *ShowCreateTable, *Describe, *DescribeHistory, *Use and
 // *Explain.
 type Body interface{ kind() string }
 
@@ -131,9 +131,9 @@ type DropNamespace struct {
 	IfExists bool
 }
 
-// Show is SHOW CATALOGS, NAMESPACES or TABLES.
+// Show is SHOW CATALOGS, SOURCES, NAMESPACES or TABLES.
 type Show struct {
-	// What is "catalogs", "namespaces" or "tables".
+	// What is "catalogs", "sources", "namespaces" or "tables".
 	What string
 	// In is what stands behind IN or FROM; empty for the session's.
 	In Name

@@ -82,6 +82,7 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 	cfg.SourceStores = a.file.Sources.Stores
 	cfg.DeltaPaths = a.file.Delta.Paths
 	cfg.Planning, cfg.Cache, cfg.Writes = a.file.Planning, a.file.Cache, a.file.Writes
+	cfg.FlightSources = a.file.Sources.FlightSQL
 	cfg.LocalAllow, cfg.Executors, cfg.CreateCatalog = a.file.Sources.Local.Allow, a.file.Executors, a.file.CreateCatalog
 	for name, c := range a.file.Catalogs {
 		cfg.Catalogs = append(cfg.Catalogs, catalog.Config{

@@ -42,6 +42,9 @@ type Config struct {
 	// location after the other. Nil: both are refused. The engine releases the
 	// reader; its batches should lie in C memory (memory/mallocator).
 	OpenKept func(ctx context.Context, locations []plan.ShuffleLocation) (array.RecordReader, error)
+	// OpenEndpoint reads a part of what a Flight SQL engine's query gave, in columns
+	// of DuckDB's types; as with OpenKept. Nil: such sources are refused.
+	OpenEndpoint func(ctx context.Context, src *plan.Source, f plan.SourceFile) (array.RecordReader, error)
 }
 
 // TaskInfo is what a query gets from its task.
@@ -148,6 +151,9 @@ type session struct {
 	names map[string]string
 	// remote are the objects that are read; nil if there are none.
 	remote *remote
+	// feed is what is left of an engine's rows, for a query that gets them by pieces;
+	// nil for others.
+	feed *feed
 	// made has the statements that drop what the session made, in the order of
 	// making.
 	made []string
@@ -234,6 +240,7 @@ func (s *session) close() {
 		s.db.Close()
 	}
 	s.remote.close()
+	s.feed.close()
 	if s.staged > 0 {
 		// What can't be removed now is removed when the slot starts again.
 		_ = os.RemoveAll(s.dir)

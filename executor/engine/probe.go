@@ -70,7 +70,7 @@ func (s *session) probeSource(ctx context.Context, src *plan.Source) error {
 		return err
 	}
 	switch src.Kind {
-	case plan.SourceTable, plan.SourceUpload, plan.SourceFrame:
+	case plan.SourceTable, plan.SourceUpload, plan.SourceFrame, plan.SourceFlightSQL:
 		return s.bindTemplate(ctx, *src)
 	case plan.SourceParquet, plan.SourceCSV, plan.SourceJSON:
 	default:

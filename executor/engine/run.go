@@ -49,7 +49,7 @@ func (s *session) start(ctx context.Context, q *plan.Query) (*duckdb.Rows, error
 		return nil, err
 	}
 	for _, src := range q.Sources {
-		if err := s.createView(ctx, src, q.RejectLimit); err != nil {
+		if err := s.createView(ctx, src, q); err != nil {
 			return nil, err
 		}
 	}
@@ -70,6 +70,17 @@ func (r *Stream) Next(ctx context.Context) (arrow.RecordBatch, error) {
 		defer context.AfterFunc(ctx, r.s.remote.cancel)()
 	}
 	rec, err := r.rows.Next(ctx)
+	for errors.Is(err, io.EOF) {
+		more, merr := r.more(ctx)
+		if merr != nil {
+			err = merr
+			break
+		}
+		if !more {
+			break
+		}
+		rec, err = r.rows.Next(ctx)
+	}
 	switch {
 	case err == nil:
 		r.count += rec.NumRows()

@@ -49,7 +49,8 @@ func (s *session) viewName(ctx context.Context, view []string) (string, error) {
 }
 
 // createView makes the view of one source for a task.
-func (s *session) createView(ctx context.Context, src plan.Source, rejectLimit int64) error {
+func (s *session) createView(ctx context.Context, src plan.Source, q *plan.Query) error {
+	rejectLimit := q.RejectLimit
 	if err := checkSource(src); err != nil {
 		return err
 	}
@@ -63,6 +64,8 @@ func (s *session) createView(ctx context.Context, src plan.Source, rejectLimit i
 		body, err = s.keptQuery(ctx, src)
 	case plan.SourceTable:
 		body, err = s.tableQuery(ctx, src)
+	case plan.SourceFlightSQL:
+		body, err = s.flightQuery(ctx, src, q)
 	default:
 		var in []input
 		if in, err = s.stage(ctx, src); err != nil {

@@ -125,6 +125,11 @@ func (w *Wire) StoreKeys(ctx context.Context, r *firnpb.StoreKeysRequest) (*firn
 	return pass(ctx, w, r, w.sched.StoreKeys)
 }
 
+// SourceAccess implements firnpb.SchedulerServiceServer.
+func (w *Wire) SourceAccess(ctx context.Context, r *firnpb.SourceAccessRequest) (*firnpb.SourceAccessResponse, error) {
+	return pass(ctx, w, r, w.sched.SourceAccess)
+}
+
 // proxy gives the address of a proxy of an executor, which keeps the bytes as they
 // come: messages aren't compressed, and those cut by a frame are rare.
 func (w *Wire) proxy(to string) string {

@@ -46,6 +46,9 @@ type SchedulerConfig struct {
 	LocalAllow []string
 	// SourceStores say how the objects are read that statements name.
 	SourceStores []config.SourceStore
+	// FlightSources are the Flight SQL engines that statements may name; with
+	// AnyCatalog they may name every other one too.
+	FlightSources map[string]config.FlightSource
 	// DeltaPaths are where statements may name Delta tables by path.
 	DeltaPaths []config.SourceStore
 	// Executors says how executors are waited for; zero values stand for the
@@ -133,6 +136,10 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	if err != nil {
 		return nil, failed("open", "DuckDB's parser", err)
 	}
+	flight, err := openFlightSources(cfg)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.EventLog {
 		events = filepath.Join(cfg.Dir, "events")
 	}
@@ -144,6 +151,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		FrameTTL: cfg.Cache.TTL, MaxFrames: cfg.Cache.Frames, MaxFrameBytes: frameBytes,
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser, Binder: binds,
 		Dispatch: cfg.Dispatch, Planning: cfg.Planning, LocalAllow: cfg.LocalAllow, ReachSource: sourceStores(cfg.SourceStores).reach, EndJobs: cfg.EndJobs,
+		Flight:            flight,
 		StoreKeys:         storeKeys{catalogs, cfg.SourceStores, cfg.AnyCatalog},
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait, ExecutorReturn: cfg.Executors.Return,
 		ParkedRetention: cfg.ParkedRetention, JournalRetention: cfg.JournalRetention, SweepDelay: cfg.SweepDelay,

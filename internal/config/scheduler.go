@@ -171,6 +171,8 @@ type Sources struct {
 	Local LocalSources `yaml:"local"`
 	// Stores are the object stores whose objects statements may read.
 	Stores []SourceStore `yaml:"stores"`
+	// FlightSQL are Flight SQL engines, by the names that statements have for them.
+	FlightSQL map[string]FlightSource `yaml:"flight_sql"`
 }
 
 // SourceStore says how the objects below a location are read. It holds secrets, as
@@ -263,6 +265,9 @@ func parseScheduler(raw []byte, getenv func(string) (string, bool)) (Scheduler, 
 			return s, fmt.Errorf("sources.stores[%d].%w", i, err)
 		}
 	}
+	if err := s.resolveFlight(getenv); err != nil {
+		return s, err
+	}
 	for i, p := range s.Delta.Paths {
 		if s.Delta.Paths[i].Properties, err = ownProperties(p.Properties, getenv); err != nil {
 			return s, fmt.Errorf("delta.paths[%d].%w", i, err)
@@ -302,6 +307,9 @@ func (s Scheduler) Validate() error {
 		if err := s.Catalogs[name].validate(name); err != nil {
 			return fmt.Errorf("catalogs.%s%w", name, err)
 		}
+	}
+	if err := s.validateFlight(); err != nil {
+		return err
 	}
 	for i, dir := range s.Sources.Local.Allow {
 		if !filepath.IsAbs(dir) {

@@ -85,7 +85,7 @@ func leaves(raw []byte, path string, lines map[string]int) []Setting {
 func leaf(key string, n *yaml.Node, path string) Setting {
 	s := Setting{Key: key, Value: n.Value, Origin: fmt.Sprintf("file %s, line %d", path, n.Line)}
 	_, property, ok := strings.Cut(key, ".properties.")
-	if !ok || (!strings.HasPrefix(key, "catalogs.") && !strings.HasPrefix(key, "sources.stores[") && !strings.HasPrefix(key, "delta.paths[")) {
+	if !ok || (!strings.HasPrefix(key, "catalogs.") && !strings.HasPrefix(key, "sources.stores[") && !strings.HasPrefix(key, "sources.flight_sql.") && !strings.HasPrefix(key, "delta.paths[")) {
 		s.Value = Mask("", n.Value)
 		return s
 	}

@@ -1160,6 +1160,135 @@ func (x *ReportStatusResponse) GetAcknowledgedAttempts() []string {
 	return nil
 }
 
+type SourceAccessRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ExecutorId  string                 `protobuf:"bytes,1,opt,name=executor_id,json=executorId,proto3" json:"executor_id,omitempty"`
+	Incarnation string                 `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	JobId       string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Source      string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"` // the name of a Flight SQL source in the job's plan
+	// expired names what the engine doesn't take any more; empty for nothing.
+	Expired       string `protobuf:"bytes,5,opt,name=expired,proto3" json:"expired,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceAccessRequest) Reset() {
+	*x = SourceAccessRequest{}
+	mi := &file_firn_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceAccessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceAccessRequest) ProtoMessage() {}
+
+func (x *SourceAccessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceAccessRequest.ProtoReflect.Descriptor instead.
+func (*SourceAccessRequest) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SourceAccessRequest) GetExecutorId() string {
+	if x != nil {
+		return x.ExecutorId
+	}
+	return ""
+}
+
+func (x *SourceAccessRequest) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *SourceAccessRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *SourceAccessRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SourceAccessRequest) GetExpired() string {
+	if x != nil {
+		return x.Expired
+	}
+	return ""
+}
+
+type SourceAccessResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Known         bool                   `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	Access        []byte                 `protobuf:"bytes,2,opt,name=access,proto3" json:"access,omitempty"` // JSON of flightsql.Access
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceAccessResponse) Reset() {
+	*x = SourceAccessResponse{}
+	mi := &file_firn_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceAccessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceAccessResponse) ProtoMessage() {}
+
+func (x *SourceAccessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceAccessResponse.ProtoReflect.Descriptor instead.
+func (*SourceAccessResponse) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SourceAccessResponse) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *SourceAccessResponse) GetAccess() []byte {
+	if x != nil {
+		return x.Access
+	}
+	return nil
+}
+
 type StoreKeysRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ExecutorId  string                 `protobuf:"bytes,1,opt,name=executor_id,json=executorId,proto3" json:"executor_id,omitempty"`
@@ -1175,7 +1304,7 @@ type StoreKeysRequest struct {
 
 func (x *StoreKeysRequest) Reset() {
 	*x = StoreKeysRequest{}
-	mi := &file_firn_proto_msgTypes[13]
+	mi := &file_firn_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1316,7 @@ func (x *StoreKeysRequest) String() string {
 func (*StoreKeysRequest) ProtoMessage() {}
 
 func (x *StoreKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[13]
+	mi := &file_firn_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1329,7 @@ func (x *StoreKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreKeysRequest.ProtoReflect.Descriptor instead.
 func (*StoreKeysRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{13}
+	return file_firn_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StoreKeysRequest) GetExecutorId() string {
@@ -1251,7 +1380,7 @@ type StoreKeysResponse struct {
 
 func (x *StoreKeysResponse) Reset() {
 	*x = StoreKeysResponse{}
-	mi := &file_firn_proto_msgTypes[14]
+	mi := &file_firn_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1392,7 @@ func (x *StoreKeysResponse) String() string {
 func (*StoreKeysResponse) ProtoMessage() {}
 
 func (x *StoreKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[14]
+	mi := &file_firn_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1405,7 @@ func (x *StoreKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreKeysResponse.ProtoReflect.Descriptor instead.
 func (*StoreKeysResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{14}
+	return file_firn_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StoreKeysResponse) GetKnown() bool {
@@ -1323,7 +1452,7 @@ type LaunchTasksRequest struct {
 
 func (x *LaunchTasksRequest) Reset() {
 	*x = LaunchTasksRequest{}
-	mi := &file_firn_proto_msgTypes[15]
+	mi := &file_firn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1464,7 @@ func (x *LaunchTasksRequest) String() string {
 func (*LaunchTasksRequest) ProtoMessage() {}
 
 func (x *LaunchTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[15]
+	mi := &file_firn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1477,7 @@ func (x *LaunchTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchTasksRequest.ProtoReflect.Descriptor instead.
 func (*LaunchTasksRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{15}
+	return file_firn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LaunchTasksRequest) GetTasks() []*TaskDefinition {
@@ -1366,7 +1495,7 @@ type LaunchTasksResponse struct {
 
 func (x *LaunchTasksResponse) Reset() {
 	*x = LaunchTasksResponse{}
-	mi := &file_firn_proto_msgTypes[16]
+	mi := &file_firn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1507,7 @@ func (x *LaunchTasksResponse) String() string {
 func (*LaunchTasksResponse) ProtoMessage() {}
 
 func (x *LaunchTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[16]
+	mi := &file_firn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1520,7 @@ func (x *LaunchTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchTasksResponse.ProtoReflect.Descriptor instead.
 func (*LaunchTasksResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{16}
+	return file_firn_proto_rawDescGZIP(), []int{18}
 }
 
 type CancelTasksRequest struct {
@@ -1403,7 +1532,7 @@ type CancelTasksRequest struct {
 
 func (x *CancelTasksRequest) Reset() {
 	*x = CancelTasksRequest{}
-	mi := &file_firn_proto_msgTypes[17]
+	mi := &file_firn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1544,7 @@ func (x *CancelTasksRequest) String() string {
 func (*CancelTasksRequest) ProtoMessage() {}
 
 func (x *CancelTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[17]
+	mi := &file_firn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1557,7 @@ func (x *CancelTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasksRequest.ProtoReflect.Descriptor instead.
 func (*CancelTasksRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{17}
+	return file_firn_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelTasksRequest) GetAttemptIds() []string {
@@ -1446,7 +1575,7 @@ type CancelTasksResponse struct {
 
 func (x *CancelTasksResponse) Reset() {
 	*x = CancelTasksResponse{}
-	mi := &file_firn_proto_msgTypes[18]
+	mi := &file_firn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1587,7 @@ func (x *CancelTasksResponse) String() string {
 func (*CancelTasksResponse) ProtoMessage() {}
 
 func (x *CancelTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[18]
+	mi := &file_firn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1600,7 @@ func (x *CancelTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasksResponse.ProtoReflect.Descriptor instead.
 func (*CancelTasksResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{18}
+	return file_firn_proto_rawDescGZIP(), []int{20}
 }
 
 type FreeJobDataRequest struct {
@@ -1485,7 +1614,7 @@ type FreeJobDataRequest struct {
 
 func (x *FreeJobDataRequest) Reset() {
 	*x = FreeJobDataRequest{}
-	mi := &file_firn_proto_msgTypes[19]
+	mi := &file_firn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1626,7 @@ func (x *FreeJobDataRequest) String() string {
 func (*FreeJobDataRequest) ProtoMessage() {}
 
 func (x *FreeJobDataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[19]
+	mi := &file_firn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1639,7 @@ func (x *FreeJobDataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeJobDataRequest.ProtoReflect.Descriptor instead.
 func (*FreeJobDataRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{19}
+	return file_firn_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FreeJobDataRequest) GetJobId() string {
@@ -1542,7 +1671,7 @@ type FreeJobDataResponse struct {
 
 func (x *FreeJobDataResponse) Reset() {
 	*x = FreeJobDataResponse{}
-	mi := &file_firn_proto_msgTypes[20]
+	mi := &file_firn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1683,7 @@ func (x *FreeJobDataResponse) String() string {
 func (*FreeJobDataResponse) ProtoMessage() {}
 
 func (x *FreeJobDataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[20]
+	mi := &file_firn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1696,7 @@ func (x *FreeJobDataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeJobDataResponse.ProtoReflect.Descriptor instead.
 func (*FreeJobDataResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{20}
+	return file_firn_proto_rawDescGZIP(), []int{22}
 }
 
 type ProbeRequest struct {
@@ -1580,7 +1709,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_firn_proto_msgTypes[21]
+	mi := &file_firn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1721,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[21]
+	mi := &file_firn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1734,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{21}
+	return file_firn_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ProbeRequest) GetRequest() []byte {
@@ -1632,7 +1761,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_firn_proto_msgTypes[22]
+	mi := &file_firn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1773,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[22]
+	mi := &file_firn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1786,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{22}
+	return file_firn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ProbeResponse) GetResult() []byte {
@@ -1697,7 +1826,7 @@ type Ticket struct {
 
 func (x *Ticket) Reset() {
 	*x = Ticket{}
-	mi := &file_firn_proto_msgTypes[23]
+	mi := &file_firn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1838,7 @@ func (x *Ticket) String() string {
 func (*Ticket) ProtoMessage() {}
 
 func (x *Ticket) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[23]
+	mi := &file_firn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1851,7 @@ func (x *Ticket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ticket.ProtoReflect.Descriptor instead.
 func (*Ticket) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{23}
+	return file_firn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Ticket) GetPurpose() string {
@@ -1812,7 +1941,7 @@ type SignedTicket struct {
 
 func (x *SignedTicket) Reset() {
 	*x = SignedTicket{}
-	mi := &file_firn_proto_msgTypes[24]
+	mi := &file_firn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1953,7 @@ func (x *SignedTicket) String() string {
 func (*SignedTicket) ProtoMessage() {}
 
 func (x *SignedTicket) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[24]
+	mi := &file_firn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1966,7 @@ func (x *SignedTicket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignedTicket.ProtoReflect.Descriptor instead.
 func (*SignedTicket) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{24}
+	return file_firn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SignedTicket) GetTicket() []byte {
@@ -1864,7 +1993,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_firn_proto_msgTypes[25]
+	mi := &file_firn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2005,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[25]
+	mi := &file_firn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2018,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{25}
+	return file_firn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Session) GetCatalog() string {
@@ -1935,7 +2064,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_firn_proto_msgTypes[26]
+	mi := &file_firn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2076,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[26]
+	mi := &file_firn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2089,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{26}
+	return file_firn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExecuteRequest) GetProtocolVersion() uint32 {
@@ -2054,7 +2183,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_firn_proto_msgTypes[27]
+	mi := &file_firn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2195,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[27]
+	mi := &file_firn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2208,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{27}
+	return file_firn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExecuteResponse) GetStatement() string {
@@ -2121,7 +2250,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_firn_proto_msgTypes[28]
+	mi := &file_firn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2262,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[28]
+	mi := &file_firn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2275,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{28}
+	return file_firn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JobRequest) GetJobId() string {
@@ -2202,7 +2331,7 @@ type JobStatus struct {
 
 func (x *JobStatus) Reset() {
 	*x = JobStatus{}
-	mi := &file_firn_proto_msgTypes[29]
+	mi := &file_firn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2343,7 @@ func (x *JobStatus) String() string {
 func (*JobStatus) ProtoMessage() {}
 
 func (x *JobStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[29]
+	mi := &file_firn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2356,7 @@ func (x *JobStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatus.ProtoReflect.Descriptor instead.
 func (*JobStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{29}
+	return file_firn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JobStatus) GetJobId() string {
@@ -2427,7 +2556,7 @@ type StageStatus struct {
 
 func (x *StageStatus) Reset() {
 	*x = StageStatus{}
-	mi := &file_firn_proto_msgTypes[30]
+	mi := &file_firn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2568,7 @@ func (x *StageStatus) String() string {
 func (*StageStatus) ProtoMessage() {}
 
 func (x *StageStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[30]
+	mi := &file_firn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2581,7 @@ func (x *StageStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageStatus.ProtoReflect.Descriptor instead.
 func (*StageStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{30}
+	return file_firn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StageStatus) GetId() string {
@@ -2568,7 +2697,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_firn_proto_msgTypes[31]
+	mi := &file_firn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +2709,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[31]
+	mi := &file_firn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +2722,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{31}
+	return file_firn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JobError) GetCode() string {
@@ -2659,7 +2788,7 @@ type ResultPartition struct {
 
 func (x *ResultPartition) Reset() {
 	*x = ResultPartition{}
-	mi := &file_firn_proto_msgTypes[32]
+	mi := &file_firn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2800,7 @@ func (x *ResultPartition) String() string {
 func (*ResultPartition) ProtoMessage() {}
 
 func (x *ResultPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[32]
+	mi := &file_firn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +2813,7 @@ func (x *ResultPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultPartition.ProtoReflect.Descriptor instead.
 func (*ResultPartition) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{32}
+	return file_firn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ResultPartition) GetAddress() string {
@@ -2737,7 +2866,7 @@ type CommitReport struct {
 
 func (x *CommitReport) Reset() {
 	*x = CommitReport{}
-	mi := &file_firn_proto_msgTypes[33]
+	mi := &file_firn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +2878,7 @@ func (x *CommitReport) String() string {
 func (*CommitReport) ProtoMessage() {}
 
 func (x *CommitReport) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[33]
+	mi := &file_firn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +2891,7 @@ func (x *CommitReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitReport.ProtoReflect.Descriptor instead.
 func (*CommitReport) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{33}
+	return file_firn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CommitReport) GetTable() string {
@@ -2873,7 +3002,7 @@ type ExecutorTasks struct {
 
 func (x *ExecutorTasks) Reset() {
 	*x = ExecutorTasks{}
-	mi := &file_firn_proto_msgTypes[34]
+	mi := &file_firn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2885,7 +3014,7 @@ func (x *ExecutorTasks) String() string {
 func (*ExecutorTasks) ProtoMessage() {}
 
 func (x *ExecutorTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[34]
+	mi := &file_firn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +3027,7 @@ func (x *ExecutorTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorTasks.ProtoReflect.Descriptor instead.
 func (*ExecutorTasks) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{34}
+	return file_firn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExecutorTasks) GetExecutorId() string {
@@ -2931,7 +3060,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_firn_proto_msgTypes[35]
+	mi := &file_firn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3072,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[35]
+	mi := &file_firn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3085,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{35}
+	return file_firn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListJobsRequest) GetLimit() uint32 {
@@ -3011,7 +3140,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_firn_proto_msgTypes[36]
+	mi := &file_firn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3152,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[36]
+	mi := &file_firn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3165,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{36}
+	return file_firn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListJobsResponse) GetJobs() []*JobStatus {
@@ -3064,7 +3193,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_firn_proto_msgTypes[37]
+	mi := &file_firn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3205,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[37]
+	mi := &file_firn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3218,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{37}
+	return file_firn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CancelJobResponse) GetAnswer() string {
@@ -3117,7 +3246,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_firn_proto_msgTypes[38]
+	mi := &file_firn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3129,7 +3258,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[38]
+	mi := &file_firn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3142,7 +3271,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{38}
+	return file_firn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListTablesRequest) GetSession() *Session {
@@ -3175,7 +3304,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_firn_proto_msgTypes[39]
+	mi := &file_firn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3316,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[39]
+	mi := &file_firn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3329,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{39}
+	return file_firn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListTablesResponse) GetTables() []string {
@@ -3220,7 +3349,7 @@ type DescribeTableRequest struct {
 
 func (x *DescribeTableRequest) Reset() {
 	*x = DescribeTableRequest{}
-	mi := &file_firn_proto_msgTypes[40]
+	mi := &file_firn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3232,7 +3361,7 @@ func (x *DescribeTableRequest) String() string {
 func (*DescribeTableRequest) ProtoMessage() {}
 
 func (x *DescribeTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[40]
+	mi := &file_firn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3245,7 +3374,7 @@ func (x *DescribeTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTableRequest.ProtoReflect.Descriptor instead.
 func (*DescribeTableRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{40}
+	return file_firn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DescribeTableRequest) GetSession() *Session {
@@ -3286,7 +3415,7 @@ type TableDescription struct {
 
 func (x *TableDescription) Reset() {
 	*x = TableDescription{}
-	mi := &file_firn_proto_msgTypes[41]
+	mi := &file_firn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3427,7 @@ func (x *TableDescription) String() string {
 func (*TableDescription) ProtoMessage() {}
 
 func (x *TableDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[41]
+	mi := &file_firn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3440,7 @@ func (x *TableDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableDescription.ProtoReflect.Descriptor instead.
 func (*TableDescription) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{41}
+	return file_firn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TableDescription) GetTable() string {
@@ -3429,7 +3558,7 @@ type AllowCommitsRequest struct {
 
 func (x *AllowCommitsRequest) Reset() {
 	*x = AllowCommitsRequest{}
-	mi := &file_firn_proto_msgTypes[42]
+	mi := &file_firn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +3570,7 @@ func (x *AllowCommitsRequest) String() string {
 func (*AllowCommitsRequest) ProtoMessage() {}
 
 func (x *AllowCommitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[42]
+	mi := &file_firn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3583,7 @@ func (x *AllowCommitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowCommitsRequest.ProtoReflect.Descriptor instead.
 func (*AllowCommitsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{42}
+	return file_firn_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AllowCommitsRequest) GetTable() string {
@@ -3482,7 +3611,7 @@ type RegisterTableRequest struct {
 
 func (x *RegisterTableRequest) Reset() {
 	*x = RegisterTableRequest{}
-	mi := &file_firn_proto_msgTypes[43]
+	mi := &file_firn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3494,7 +3623,7 @@ func (x *RegisterTableRequest) String() string {
 func (*RegisterTableRequest) ProtoMessage() {}
 
 func (x *RegisterTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[43]
+	mi := &file_firn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3507,7 +3636,7 @@ func (x *RegisterTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterTableRequest.ProtoReflect.Descriptor instead.
 func (*RegisterTableRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{43}
+	return file_firn_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RegisterTableRequest) GetSession() *Session {
@@ -3540,7 +3669,7 @@ type OpenUploadRequest struct {
 
 func (x *OpenUploadRequest) Reset() {
 	*x = OpenUploadRequest{}
-	mi := &file_firn_proto_msgTypes[44]
+	mi := &file_firn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +3681,7 @@ func (x *OpenUploadRequest) String() string {
 func (*OpenUploadRequest) ProtoMessage() {}
 
 func (x *OpenUploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[44]
+	mi := &file_firn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3694,7 @@ func (x *OpenUploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenUploadRequest.ProtoReflect.Descriptor instead.
 func (*OpenUploadRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{44}
+	return file_firn_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *OpenUploadRequest) GetArrowSchema() []byte {
@@ -3586,7 +3715,7 @@ type OpenUploadResponse struct {
 
 func (x *OpenUploadResponse) Reset() {
 	*x = OpenUploadResponse{}
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3727,7 @@ func (x *OpenUploadResponse) String() string {
 func (*OpenUploadResponse) ProtoMessage() {}
 
 func (x *OpenUploadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3740,7 @@ func (x *OpenUploadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenUploadResponse.ProtoReflect.Descriptor instead.
 func (*OpenUploadResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{45}
+	return file_firn_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OpenUploadResponse) GetUploadId() string {
@@ -3653,7 +3782,7 @@ type ListUnitsRequest struct {
 
 func (x *ListUnitsRequest) Reset() {
 	*x = ListUnitsRequest{}
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +3794,7 @@ func (x *ListUnitsRequest) String() string {
 func (*ListUnitsRequest) ProtoMessage() {}
 
 func (x *ListUnitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +3807,7 @@ func (x *ListUnitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsRequest.ProtoReflect.Descriptor instead.
 func (*ListUnitsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{46}
+	return file_firn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListUnitsRequest) GetAll() bool {
@@ -3770,7 +3899,7 @@ type UnitStatus struct {
 
 func (x *UnitStatus) Reset() {
 	*x = UnitStatus{}
-	mi := &file_firn_proto_msgTypes[47]
+	mi := &file_firn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +3911,7 @@ func (x *UnitStatus) String() string {
 func (*UnitStatus) ProtoMessage() {}
 
 func (x *UnitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[47]
+	mi := &file_firn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +3924,7 @@ func (x *UnitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitStatus.ProtoReflect.Descriptor instead.
 func (*UnitStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{47}
+	return file_firn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *UnitStatus) GetJobId() string {
@@ -3958,7 +4087,7 @@ type SendRecord struct {
 
 func (x *SendRecord) Reset() {
 	*x = SendRecord{}
-	mi := &file_firn_proto_msgTypes[48]
+	mi := &file_firn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3970,7 +4099,7 @@ func (x *SendRecord) String() string {
 func (*SendRecord) ProtoMessage() {}
 
 func (x *SendRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[48]
+	mi := &file_firn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3983,7 +4112,7 @@ func (x *SendRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRecord.ProtoReflect.Descriptor instead.
 func (*SendRecord) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{48}
+	return file_firn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SendRecord) GetRequestId() string {
@@ -4035,7 +4164,7 @@ type OrphansRequest struct {
 
 func (x *OrphansRequest) Reset() {
 	*x = OrphansRequest{}
-	mi := &file_firn_proto_msgTypes[49]
+	mi := &file_firn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4176,7 @@ func (x *OrphansRequest) String() string {
 func (*OrphansRequest) ProtoMessage() {}
 
 func (x *OrphansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[49]
+	mi := &file_firn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4189,7 @@ func (x *OrphansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansRequest.ProtoReflect.Descriptor instead.
 func (*OrphansRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{49}
+	return file_firn_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *OrphansRequest) GetSession() *Session {
@@ -4112,7 +4241,7 @@ type OrphanFiles struct {
 
 func (x *OrphanFiles) Reset() {
 	*x = OrphanFiles{}
-	mi := &file_firn_proto_msgTypes[50]
+	mi := &file_firn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4124,7 +4253,7 @@ func (x *OrphanFiles) String() string {
 func (*OrphanFiles) ProtoMessage() {}
 
 func (x *OrphanFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[50]
+	mi := &file_firn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4137,7 +4266,7 @@ func (x *OrphanFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanFiles.ProtoReflect.Descriptor instead.
 func (*OrphanFiles) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{50}
+	return file_firn_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *OrphanFiles) GetJobId() string {
@@ -4205,7 +4334,7 @@ type OrphansResponse struct {
 
 func (x *OrphansResponse) Reset() {
 	*x = OrphansResponse{}
-	mi := &file_firn_proto_msgTypes[51]
+	mi := &file_firn_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4217,7 +4346,7 @@ func (x *OrphansResponse) String() string {
 func (*OrphansResponse) ProtoMessage() {}
 
 func (x *OrphansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[51]
+	mi := &file_firn_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4230,7 +4359,7 @@ func (x *OrphansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansResponse.ProtoReflect.Descriptor instead.
 func (*OrphansResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{51}
+	return file_firn_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *OrphansResponse) GetJobs() []*OrphanFiles {
@@ -4248,7 +4377,7 @@ type ListExecutorsRequest struct {
 
 func (x *ListExecutorsRequest) Reset() {
 	*x = ListExecutorsRequest{}
-	mi := &file_firn_proto_msgTypes[52]
+	mi := &file_firn_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4260,7 +4389,7 @@ func (x *ListExecutorsRequest) String() string {
 func (*ListExecutorsRequest) ProtoMessage() {}
 
 func (x *ListExecutorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[52]
+	mi := &file_firn_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4273,7 +4402,7 @@ func (x *ListExecutorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutorsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecutorsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{52}
+	return file_firn_proto_rawDescGZIP(), []int{54}
 }
 
 type ListExecutorsResponse struct {
@@ -4285,7 +4414,7 @@ type ListExecutorsResponse struct {
 
 func (x *ListExecutorsResponse) Reset() {
 	*x = ListExecutorsResponse{}
-	mi := &file_firn_proto_msgTypes[53]
+	mi := &file_firn_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4297,7 +4426,7 @@ func (x *ListExecutorsResponse) String() string {
 func (*ListExecutorsResponse) ProtoMessage() {}
 
 func (x *ListExecutorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[53]
+	mi := &file_firn_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4310,7 +4439,7 @@ func (x *ListExecutorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutorsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecutorsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{53}
+	return file_firn_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListExecutorsResponse) GetExecutors() []*ExecutorStatus {
@@ -4329,7 +4458,7 @@ type DrainExecutorRequest struct {
 
 func (x *DrainExecutorRequest) Reset() {
 	*x = DrainExecutorRequest{}
-	mi := &file_firn_proto_msgTypes[54]
+	mi := &file_firn_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4341,7 +4470,7 @@ func (x *DrainExecutorRequest) String() string {
 func (*DrainExecutorRequest) ProtoMessage() {}
 
 func (x *DrainExecutorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[54]
+	mi := &file_firn_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4354,7 +4483,7 @@ func (x *DrainExecutorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainExecutorRequest.ProtoReflect.Descriptor instead.
 func (*DrainExecutorRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{54}
+	return file_firn_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DrainExecutorRequest) GetExecutorId() string {
@@ -4383,7 +4512,7 @@ type ExecutorStatus struct {
 
 func (x *ExecutorStatus) Reset() {
 	*x = ExecutorStatus{}
-	mi := &file_firn_proto_msgTypes[55]
+	mi := &file_firn_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4395,7 +4524,7 @@ func (x *ExecutorStatus) String() string {
 func (*ExecutorStatus) ProtoMessage() {}
 
 func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[55]
+	mi := &file_firn_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4408,7 +4537,7 @@ func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorStatus.ProtoReflect.Descriptor instead.
 func (*ExecutorStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{55}
+	return file_firn_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExecutorStatus) GetExecutorId() string {
@@ -4480,7 +4609,7 @@ type CacheFrameRequest struct {
 
 func (x *CacheFrameRequest) Reset() {
 	*x = CacheFrameRequest{}
-	mi := &file_firn_proto_msgTypes[56]
+	mi := &file_firn_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4492,7 +4621,7 @@ func (x *CacheFrameRequest) String() string {
 func (*CacheFrameRequest) ProtoMessage() {}
 
 func (x *CacheFrameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[56]
+	mi := &file_firn_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4505,7 +4634,7 @@ func (x *CacheFrameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheFrameRequest.ProtoReflect.Descriptor instead.
 func (*CacheFrameRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{56}
+	return file_firn_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CacheFrameRequest) GetStatement() *ExecuteRequest {
@@ -4532,7 +4661,7 @@ type CacheFrameResponse struct {
 
 func (x *CacheFrameResponse) Reset() {
 	*x = CacheFrameResponse{}
-	mi := &file_firn_proto_msgTypes[57]
+	mi := &file_firn_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4673,7 @@ func (x *CacheFrameResponse) String() string {
 func (*CacheFrameResponse) ProtoMessage() {}
 
 func (x *CacheFrameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[57]
+	mi := &file_firn_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +4686,7 @@ func (x *CacheFrameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheFrameResponse.ProtoReflect.Descriptor instead.
 func (*CacheFrameResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{57}
+	return file_firn_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CacheFrameResponse) GetFrameId() string {
@@ -4582,7 +4711,7 @@ type ListFramesRequest struct {
 
 func (x *ListFramesRequest) Reset() {
 	*x = ListFramesRequest{}
-	mi := &file_firn_proto_msgTypes[58]
+	mi := &file_firn_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4594,7 +4723,7 @@ func (x *ListFramesRequest) String() string {
 func (*ListFramesRequest) ProtoMessage() {}
 
 func (x *ListFramesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[58]
+	mi := &file_firn_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4607,7 +4736,7 @@ func (x *ListFramesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFramesRequest.ProtoReflect.Descriptor instead.
 func (*ListFramesRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{58}
+	return file_firn_proto_rawDescGZIP(), []int{60}
 }
 
 type ListFramesResponse struct {
@@ -4619,7 +4748,7 @@ type ListFramesResponse struct {
 
 func (x *ListFramesResponse) Reset() {
 	*x = ListFramesResponse{}
-	mi := &file_firn_proto_msgTypes[59]
+	mi := &file_firn_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4760,7 @@ func (x *ListFramesResponse) String() string {
 func (*ListFramesResponse) ProtoMessage() {}
 
 func (x *ListFramesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[59]
+	mi := &file_firn_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4773,7 @@ func (x *ListFramesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFramesResponse.ProtoReflect.Descriptor instead.
 func (*ListFramesResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{59}
+	return file_firn_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListFramesResponse) GetFrames() []*FrameStatus {
@@ -4663,7 +4792,7 @@ type FrameRequest struct {
 
 func (x *FrameRequest) Reset() {
 	*x = FrameRequest{}
-	mi := &file_firn_proto_msgTypes[60]
+	mi := &file_firn_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4675,7 +4804,7 @@ func (x *FrameRequest) String() string {
 func (*FrameRequest) ProtoMessage() {}
 
 func (x *FrameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[60]
+	mi := &file_firn_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4688,7 +4817,7 @@ func (x *FrameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FrameRequest.ProtoReflect.Descriptor instead.
 func (*FrameRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{60}
+	return file_firn_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *FrameRequest) GetFrameId() string {
@@ -4724,7 +4853,7 @@ type FrameStatus struct {
 
 func (x *FrameStatus) Reset() {
 	*x = FrameStatus{}
-	mi := &file_firn_proto_msgTypes[61]
+	mi := &file_firn_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +4865,7 @@ func (x *FrameStatus) String() string {
 func (*FrameStatus) ProtoMessage() {}
 
 func (x *FrameStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[61]
+	mi := &file_firn_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +4878,7 @@ func (x *FrameStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FrameStatus.ProtoReflect.Descriptor instead.
 func (*FrameStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{61}
+	return file_firn_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *FrameStatus) GetFrameId() string {
@@ -4867,7 +4996,7 @@ type ListUnitsResponse struct {
 
 func (x *ListUnitsResponse) Reset() {
 	*x = ListUnitsResponse{}
-	mi := &file_firn_proto_msgTypes[62]
+	mi := &file_firn_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4879,7 +5008,7 @@ func (x *ListUnitsResponse) String() string {
 func (*ListUnitsResponse) ProtoMessage() {}
 
 func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[62]
+	mi := &file_firn_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4892,7 +5021,7 @@ func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsResponse.ProtoReflect.Descriptor instead.
 func (*ListUnitsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{62}
+	return file_firn_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListUnitsResponse) GetUnits() []*UnitStatus {
@@ -4925,7 +5054,7 @@ type DriveUnitRequest struct {
 
 func (x *DriveUnitRequest) Reset() {
 	*x = DriveUnitRequest{}
-	mi := &file_firn_proto_msgTypes[63]
+	mi := &file_firn_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4937,7 +5066,7 @@ func (x *DriveUnitRequest) String() string {
 func (*DriveUnitRequest) ProtoMessage() {}
 
 func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[63]
+	mi := &file_firn_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4950,7 +5079,7 @@ func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriveUnitRequest.ProtoReflect.Descriptor instead.
 func (*DriveUnitRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{63}
+	return file_firn_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DriveUnitRequest) GetJobId() string {
@@ -5098,7 +5227,17 @@ const file_firn_proto_rawDesc = "" +
 	"\bstatuses\x18\x03 \x03(\v2\x13.firn.v1.TaskStatusR\bstatuses\"a\n" +
 	"\x14ReportStatusResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x123\n" +
-	"\x15acknowledged_attempts\x18\x02 \x03(\tR\x14acknowledgedAttempts\"\xad\x01\n" +
+	"\x15acknowledged_attempts\x18\x02 \x03(\tR\x14acknowledgedAttempts\"\xa1\x01\n" +
+	"\x13SourceAccessRequest\x12\x1f\n" +
+	"\vexecutor_id\x18\x01 \x01(\tR\n" +
+	"executorId\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x15\n" +
+	"\x06job_id\x18\x03 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x12\x18\n" +
+	"\aexpired\x18\x05 \x01(\tR\aexpired\"D\n" +
+	"\x14SourceAccessResponse\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\x12\x16\n" +
+	"\x06access\x18\x02 \x01(\fR\x06access\"\xad\x01\n" +
 	"\x10StoreKeysRequest\x12\x1f\n" +
 	"\vexecutor_id\x18\x01 \x01(\tR\n" +
 	"executorId\x12 \n" +
@@ -5434,13 +5573,14 @@ const file_firn_proto_rawDesc = "" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
 	"\x05table\x18\x03 \x01(\tR\x05table\x12*\n" +
-	"\asession\x18\x04 \x01(\v2\x10.firn.v1.SessionR\asession2\xe9\x02\n" +
+	"\asession\x18\x04 \x01(\v2\x10.firn.v1.SessionR\asession2\xb6\x03\n" +
 	"\x10SchedulerService\x12?\n" +
 	"\bRegister\x12\x18.firn.v1.RegisterRequest\x1a\x19.firn.v1.RegisterResponse\x12B\n" +
 	"\tHeartbeat\x12\x19.firn.v1.HeartbeatRequest\x1a\x1a.firn.v1.HeartbeatResponse\x12?\n" +
 	"\bPollWork\x12\x18.firn.v1.PollWorkRequest\x1a\x19.firn.v1.PollWorkResponse\x12K\n" +
 	"\fReportStatus\x12\x1c.firn.v1.ReportStatusRequest\x1a\x1d.firn.v1.ReportStatusResponse\x12B\n" +
-	"\tStoreKeys\x12\x19.firn.v1.StoreKeysRequest\x1a\x1a.firn.v1.StoreKeysResponse2\xa7\x02\n" +
+	"\tStoreKeys\x12\x19.firn.v1.StoreKeysRequest\x1a\x1a.firn.v1.StoreKeysResponse\x12K\n" +
+	"\fSourceAccess\x12\x1c.firn.v1.SourceAccessRequest\x1a\x1d.firn.v1.SourceAccessResponse2\xa7\x02\n" +
 	"\x0fExecutorService\x12H\n" +
 	"\vLaunchTasks\x12\x1b.firn.v1.LaunchTasksRequest\x1a\x1c.firn.v1.LaunchTasksResponse\x12H\n" +
 	"\vCancelTasks\x12\x1b.firn.v1.CancelTasksRequest\x1a\x1c.firn.v1.CancelTasksResponse\x12H\n" +
@@ -5484,7 +5624,7 @@ func file_firn_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+	file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 	file_firn_proto_goTypes  = []any{
 		(*RegisterRequest)(nil),       // 0: firn.v1.RegisterRequest
 		(*RegisterResponse)(nil),      // 1: firn.v1.RegisterResponse
@@ -5499,58 +5639,60 @@ var (
 		(*TaskStatus)(nil),            // 10: firn.v1.TaskStatus
 		(*ReportStatusRequest)(nil),   // 11: firn.v1.ReportStatusRequest
 		(*ReportStatusResponse)(nil),  // 12: firn.v1.ReportStatusResponse
-		(*StoreKeysRequest)(nil),      // 13: firn.v1.StoreKeysRequest
-		(*StoreKeysResponse)(nil),     // 14: firn.v1.StoreKeysResponse
-		(*LaunchTasksRequest)(nil),    // 15: firn.v1.LaunchTasksRequest
-		(*LaunchTasksResponse)(nil),   // 16: firn.v1.LaunchTasksResponse
-		(*CancelTasksRequest)(nil),    // 17: firn.v1.CancelTasksRequest
-		(*CancelTasksResponse)(nil),   // 18: firn.v1.CancelTasksResponse
-		(*FreeJobDataRequest)(nil),    // 19: firn.v1.FreeJobDataRequest
-		(*FreeJobDataResponse)(nil),   // 20: firn.v1.FreeJobDataResponse
-		(*ProbeRequest)(nil),          // 21: firn.v1.ProbeRequest
-		(*ProbeResponse)(nil),         // 22: firn.v1.ProbeResponse
-		(*Ticket)(nil),                // 23: firn.v1.Ticket
-		(*SignedTicket)(nil),          // 24: firn.v1.SignedTicket
-		(*Session)(nil),               // 25: firn.v1.Session
-		(*ExecuteRequest)(nil),        // 26: firn.v1.ExecuteRequest
-		(*ExecuteResponse)(nil),       // 27: firn.v1.ExecuteResponse
-		(*JobRequest)(nil),            // 28: firn.v1.JobRequest
-		(*JobStatus)(nil),             // 29: firn.v1.JobStatus
-		(*StageStatus)(nil),           // 30: firn.v1.StageStatus
-		(*JobError)(nil),              // 31: firn.v1.JobError
-		(*ResultPartition)(nil),       // 32: firn.v1.ResultPartition
-		(*CommitReport)(nil),          // 33: firn.v1.CommitReport
-		(*ExecutorTasks)(nil),         // 34: firn.v1.ExecutorTasks
-		(*ListJobsRequest)(nil),       // 35: firn.v1.ListJobsRequest
-		(*ListJobsResponse)(nil),      // 36: firn.v1.ListJobsResponse
-		(*CancelJobResponse)(nil),     // 37: firn.v1.CancelJobResponse
-		(*ListTablesRequest)(nil),     // 38: firn.v1.ListTablesRequest
-		(*ListTablesResponse)(nil),    // 39: firn.v1.ListTablesResponse
-		(*DescribeTableRequest)(nil),  // 40: firn.v1.DescribeTableRequest
-		(*TableDescription)(nil),      // 41: firn.v1.TableDescription
-		(*AllowCommitsRequest)(nil),   // 42: firn.v1.AllowCommitsRequest
-		(*RegisterTableRequest)(nil),  // 43: firn.v1.RegisterTableRequest
-		(*OpenUploadRequest)(nil),     // 44: firn.v1.OpenUploadRequest
-		(*OpenUploadResponse)(nil),    // 45: firn.v1.OpenUploadResponse
-		(*ListUnitsRequest)(nil),      // 46: firn.v1.ListUnitsRequest
-		(*UnitStatus)(nil),            // 47: firn.v1.UnitStatus
-		(*SendRecord)(nil),            // 48: firn.v1.SendRecord
-		(*OrphansRequest)(nil),        // 49: firn.v1.OrphansRequest
-		(*OrphanFiles)(nil),           // 50: firn.v1.OrphanFiles
-		(*OrphansResponse)(nil),       // 51: firn.v1.OrphansResponse
-		(*ListExecutorsRequest)(nil),  // 52: firn.v1.ListExecutorsRequest
-		(*ListExecutorsResponse)(nil), // 53: firn.v1.ListExecutorsResponse
-		(*DrainExecutorRequest)(nil),  // 54: firn.v1.DrainExecutorRequest
-		(*ExecutorStatus)(nil),        // 55: firn.v1.ExecutorStatus
-		(*CacheFrameRequest)(nil),     // 56: firn.v1.CacheFrameRequest
-		(*CacheFrameResponse)(nil),    // 57: firn.v1.CacheFrameResponse
-		(*ListFramesRequest)(nil),     // 58: firn.v1.ListFramesRequest
-		(*ListFramesResponse)(nil),    // 59: firn.v1.ListFramesResponse
-		(*FrameRequest)(nil),          // 60: firn.v1.FrameRequest
-		(*FrameStatus)(nil),           // 61: firn.v1.FrameStatus
-		(*ListUnitsResponse)(nil),     // 62: firn.v1.ListUnitsResponse
-		(*DriveUnitRequest)(nil),      // 63: firn.v1.DriveUnitRequest
-		nil,                           // 64: firn.v1.TableDescription.PropertiesEntry
+		(*SourceAccessRequest)(nil),   // 13: firn.v1.SourceAccessRequest
+		(*SourceAccessResponse)(nil),  // 14: firn.v1.SourceAccessResponse
+		(*StoreKeysRequest)(nil),      // 15: firn.v1.StoreKeysRequest
+		(*StoreKeysResponse)(nil),     // 16: firn.v1.StoreKeysResponse
+		(*LaunchTasksRequest)(nil),    // 17: firn.v1.LaunchTasksRequest
+		(*LaunchTasksResponse)(nil),   // 18: firn.v1.LaunchTasksResponse
+		(*CancelTasksRequest)(nil),    // 19: firn.v1.CancelTasksRequest
+		(*CancelTasksResponse)(nil),   // 20: firn.v1.CancelTasksResponse
+		(*FreeJobDataRequest)(nil),    // 21: firn.v1.FreeJobDataRequest
+		(*FreeJobDataResponse)(nil),   // 22: firn.v1.FreeJobDataResponse
+		(*ProbeRequest)(nil),          // 23: firn.v1.ProbeRequest
+		(*ProbeResponse)(nil),         // 24: firn.v1.ProbeResponse
+		(*Ticket)(nil),                // 25: firn.v1.Ticket
+		(*SignedTicket)(nil),          // 26: firn.v1.SignedTicket
+		(*Session)(nil),               // 27: firn.v1.Session
+		(*ExecuteRequest)(nil),        // 28: firn.v1.ExecuteRequest
+		(*ExecuteResponse)(nil),       // 29: firn.v1.ExecuteResponse
+		(*JobRequest)(nil),            // 30: firn.v1.JobRequest
+		(*JobStatus)(nil),             // 31: firn.v1.JobStatus
+		(*StageStatus)(nil),           // 32: firn.v1.StageStatus
+		(*JobError)(nil),              // 33: firn.v1.JobError
+		(*ResultPartition)(nil),       // 34: firn.v1.ResultPartition
+		(*CommitReport)(nil),          // 35: firn.v1.CommitReport
+		(*ExecutorTasks)(nil),         // 36: firn.v1.ExecutorTasks
+		(*ListJobsRequest)(nil),       // 37: firn.v1.ListJobsRequest
+		(*ListJobsResponse)(nil),      // 38: firn.v1.ListJobsResponse
+		(*CancelJobResponse)(nil),     // 39: firn.v1.CancelJobResponse
+		(*ListTablesRequest)(nil),     // 40: firn.v1.ListTablesRequest
+		(*ListTablesResponse)(nil),    // 41: firn.v1.ListTablesResponse
+		(*DescribeTableRequest)(nil),  // 42: firn.v1.DescribeTableRequest
+		(*TableDescription)(nil),      // 43: firn.v1.TableDescription
+		(*AllowCommitsRequest)(nil),   // 44: firn.v1.AllowCommitsRequest
+		(*RegisterTableRequest)(nil),  // 45: firn.v1.RegisterTableRequest
+		(*OpenUploadRequest)(nil),     // 46: firn.v1.OpenUploadRequest
+		(*OpenUploadResponse)(nil),    // 47: firn.v1.OpenUploadResponse
+		(*ListUnitsRequest)(nil),      // 48: firn.v1.ListUnitsRequest
+		(*UnitStatus)(nil),            // 49: firn.v1.UnitStatus
+		(*SendRecord)(nil),            // 50: firn.v1.SendRecord
+		(*OrphansRequest)(nil),        // 51: firn.v1.OrphansRequest
+		(*OrphanFiles)(nil),           // 52: firn.v1.OrphanFiles
+		(*OrphansResponse)(nil),       // 53: firn.v1.OrphansResponse
+		(*ListExecutorsRequest)(nil),  // 54: firn.v1.ListExecutorsRequest
+		(*ListExecutorsResponse)(nil), // 55: firn.v1.ListExecutorsResponse
+		(*DrainExecutorRequest)(nil),  // 56: firn.v1.DrainExecutorRequest
+		(*ExecutorStatus)(nil),        // 57: firn.v1.ExecutorStatus
+		(*CacheFrameRequest)(nil),     // 58: firn.v1.CacheFrameRequest
+		(*CacheFrameResponse)(nil),    // 59: firn.v1.CacheFrameResponse
+		(*ListFramesRequest)(nil),     // 60: firn.v1.ListFramesRequest
+		(*ListFramesResponse)(nil),    // 61: firn.v1.ListFramesResponse
+		(*FrameRequest)(nil),          // 62: firn.v1.FrameRequest
+		(*FrameStatus)(nil),           // 63: firn.v1.FrameStatus
+		(*ListUnitsResponse)(nil),     // 64: firn.v1.ListUnitsResponse
+		(*DriveUnitRequest)(nil),      // 65: firn.v1.DriveUnitRequest
+		nil,                           // 66: firn.v1.TableDescription.PropertiesEntry
 	}
 )
 
@@ -5562,88 +5704,90 @@ var file_firn_proto_depIdxs = []int32{
 	10, // 4: firn.v1.ReportStatusRequest.statuses:type_name -> firn.v1.TaskStatus
 	6,  // 5: firn.v1.LaunchTasksRequest.tasks:type_name -> firn.v1.TaskDefinition
 	8,  // 6: firn.v1.ProbeResponse.error:type_name -> firn.v1.TaskError
-	25, // 7: firn.v1.ExecuteRequest.session:type_name -> firn.v1.Session
-	25, // 8: firn.v1.ExecuteResponse.session:type_name -> firn.v1.Session
-	29, // 9: firn.v1.ExecuteResponse.job:type_name -> firn.v1.JobStatus
-	30, // 10: firn.v1.JobStatus.stages:type_name -> firn.v1.StageStatus
-	31, // 11: firn.v1.JobStatus.error:type_name -> firn.v1.JobError
-	32, // 12: firn.v1.JobStatus.partitions:type_name -> firn.v1.ResultPartition
-	33, // 13: firn.v1.JobStatus.report:type_name -> firn.v1.CommitReport
-	34, // 14: firn.v1.JobStatus.executors:type_name -> firn.v1.ExecutorTasks
-	29, // 15: firn.v1.ListJobsResponse.jobs:type_name -> firn.v1.JobStatus
-	29, // 16: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
-	25, // 17: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
-	25, // 18: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
-	64, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
-	25, // 20: firn.v1.AllowCommitsRequest.session:type_name -> firn.v1.Session
-	25, // 21: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
-	48, // 22: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
-	25, // 23: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
-	50, // 24: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
-	55, // 25: firn.v1.ListExecutorsResponse.executors:type_name -> firn.v1.ExecutorStatus
-	26, // 26: firn.v1.CacheFrameRequest.statement:type_name -> firn.v1.ExecuteRequest
-	29, // 27: firn.v1.CacheFrameResponse.job:type_name -> firn.v1.JobStatus
-	61, // 28: firn.v1.ListFramesResponse.frames:type_name -> firn.v1.FrameStatus
-	47, // 29: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
-	25, // 30: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
+	27, // 7: firn.v1.ExecuteRequest.session:type_name -> firn.v1.Session
+	27, // 8: firn.v1.ExecuteResponse.session:type_name -> firn.v1.Session
+	31, // 9: firn.v1.ExecuteResponse.job:type_name -> firn.v1.JobStatus
+	32, // 10: firn.v1.JobStatus.stages:type_name -> firn.v1.StageStatus
+	33, // 11: firn.v1.JobStatus.error:type_name -> firn.v1.JobError
+	34, // 12: firn.v1.JobStatus.partitions:type_name -> firn.v1.ResultPartition
+	35, // 13: firn.v1.JobStatus.report:type_name -> firn.v1.CommitReport
+	36, // 14: firn.v1.JobStatus.executors:type_name -> firn.v1.ExecutorTasks
+	31, // 15: firn.v1.ListJobsResponse.jobs:type_name -> firn.v1.JobStatus
+	31, // 16: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
+	27, // 17: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
+	27, // 18: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
+	66, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
+	27, // 20: firn.v1.AllowCommitsRequest.session:type_name -> firn.v1.Session
+	27, // 21: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
+	50, // 22: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
+	27, // 23: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
+	52, // 24: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
+	57, // 25: firn.v1.ListExecutorsResponse.executors:type_name -> firn.v1.ExecutorStatus
+	28, // 26: firn.v1.CacheFrameRequest.statement:type_name -> firn.v1.ExecuteRequest
+	31, // 27: firn.v1.CacheFrameResponse.job:type_name -> firn.v1.JobStatus
+	63, // 28: firn.v1.ListFramesResponse.frames:type_name -> firn.v1.FrameStatus
+	49, // 29: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
+	27, // 30: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
 	0,  // 31: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
 	2,  // 32: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
 	4,  // 33: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
 	11, // 34: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
-	13, // 35: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
-	15, // 36: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
-	17, // 37: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
-	19, // 38: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
-	21, // 39: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
-	26, // 40: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
-	28, // 41: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
-	28, // 42: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
-	35, // 43: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
-	28, // 44: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
-	38, // 45: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
-	40, // 46: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
-	43, // 47: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
-	42, // 48: firn.v1.ClientService.AllowCommits:input_type -> firn.v1.AllowCommitsRequest
-	44, // 49: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
-	46, // 50: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
-	63, // 51: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
-	49, // 52: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
-	52, // 53: firn.v1.ClientService.ListExecutors:input_type -> firn.v1.ListExecutorsRequest
-	54, // 54: firn.v1.ClientService.DrainExecutor:input_type -> firn.v1.DrainExecutorRequest
-	56, // 55: firn.v1.ClientService.CacheFrame:input_type -> firn.v1.CacheFrameRequest
-	58, // 56: firn.v1.ClientService.ListFrames:input_type -> firn.v1.ListFramesRequest
-	60, // 57: firn.v1.ClientService.GetFrame:input_type -> firn.v1.FrameRequest
-	60, // 58: firn.v1.ClientService.ReleaseFrame:input_type -> firn.v1.FrameRequest
-	1,  // 59: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
-	3,  // 60: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
-	5,  // 61: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
-	12, // 62: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
-	14, // 63: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
-	16, // 64: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
-	18, // 65: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
-	20, // 66: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
-	22, // 67: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
-	27, // 68: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
-	29, // 69: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
-	29, // 70: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
-	36, // 71: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
-	37, // 72: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
-	39, // 73: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
-	41, // 74: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
-	41, // 75: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
-	41, // 76: firn.v1.ClientService.AllowCommits:output_type -> firn.v1.TableDescription
-	45, // 77: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
-	62, // 78: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
-	29, // 79: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
-	51, // 80: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
-	53, // 81: firn.v1.ClientService.ListExecutors:output_type -> firn.v1.ListExecutorsResponse
-	55, // 82: firn.v1.ClientService.DrainExecutor:output_type -> firn.v1.ExecutorStatus
-	57, // 83: firn.v1.ClientService.CacheFrame:output_type -> firn.v1.CacheFrameResponse
-	59, // 84: firn.v1.ClientService.ListFrames:output_type -> firn.v1.ListFramesResponse
-	61, // 85: firn.v1.ClientService.GetFrame:output_type -> firn.v1.FrameStatus
-	61, // 86: firn.v1.ClientService.ReleaseFrame:output_type -> firn.v1.FrameStatus
-	59, // [59:87] is the sub-list for method output_type
-	31, // [31:59] is the sub-list for method input_type
+	15, // 35: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
+	13, // 36: firn.v1.SchedulerService.SourceAccess:input_type -> firn.v1.SourceAccessRequest
+	17, // 37: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
+	19, // 38: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
+	21, // 39: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
+	23, // 40: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
+	28, // 41: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
+	30, // 42: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
+	30, // 43: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
+	37, // 44: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
+	30, // 45: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
+	40, // 46: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
+	42, // 47: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
+	45, // 48: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
+	44, // 49: firn.v1.ClientService.AllowCommits:input_type -> firn.v1.AllowCommitsRequest
+	46, // 50: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
+	48, // 51: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
+	65, // 52: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
+	51, // 53: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
+	54, // 54: firn.v1.ClientService.ListExecutors:input_type -> firn.v1.ListExecutorsRequest
+	56, // 55: firn.v1.ClientService.DrainExecutor:input_type -> firn.v1.DrainExecutorRequest
+	58, // 56: firn.v1.ClientService.CacheFrame:input_type -> firn.v1.CacheFrameRequest
+	60, // 57: firn.v1.ClientService.ListFrames:input_type -> firn.v1.ListFramesRequest
+	62, // 58: firn.v1.ClientService.GetFrame:input_type -> firn.v1.FrameRequest
+	62, // 59: firn.v1.ClientService.ReleaseFrame:input_type -> firn.v1.FrameRequest
+	1,  // 60: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
+	3,  // 61: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
+	5,  // 62: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
+	12, // 63: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
+	16, // 64: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
+	14, // 65: firn.v1.SchedulerService.SourceAccess:output_type -> firn.v1.SourceAccessResponse
+	18, // 66: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
+	20, // 67: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
+	22, // 68: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
+	24, // 69: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
+	29, // 70: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
+	31, // 71: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
+	31, // 72: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
+	38, // 73: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
+	39, // 74: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
+	41, // 75: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
+	43, // 76: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
+	43, // 77: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
+	43, // 78: firn.v1.ClientService.AllowCommits:output_type -> firn.v1.TableDescription
+	47, // 79: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
+	64, // 80: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
+	31, // 81: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
+	53, // 82: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
+	55, // 83: firn.v1.ClientService.ListExecutors:output_type -> firn.v1.ListExecutorsResponse
+	57, // 84: firn.v1.ClientService.DrainExecutor:output_type -> firn.v1.ExecutorStatus
+	59, // 85: firn.v1.ClientService.CacheFrame:output_type -> firn.v1.CacheFrameResponse
+	61, // 86: firn.v1.ClientService.ListFrames:output_type -> firn.v1.ListFramesResponse
+	63, // 87: firn.v1.ClientService.GetFrame:output_type -> firn.v1.FrameStatus
+	63, // 88: firn.v1.ClientService.ReleaseFrame:output_type -> firn.v1.FrameStatus
+	60, // [60:89] is the sub-list for method output_type
+	31, // [31:60] is the sub-list for method input_type
 	31, // [31:31] is the sub-list for extension type_name
 	31, // [31:31] is the sub-list for extension extendee
 	0,  // [0:31] is the sub-list for field type_name
@@ -5660,7 +5804,7 @@ func file_firn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firn_proto_rawDesc), len(file_firn_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   65,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

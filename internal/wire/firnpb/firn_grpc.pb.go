@@ -28,6 +28,7 @@ const (
 	SchedulerService_PollWork_FullMethodName     = "/firn.v1.SchedulerService/PollWork"
 	SchedulerService_ReportStatus_FullMethodName = "/firn.v1.SchedulerService/ReportStatus"
 	SchedulerService_StoreKeys_FullMethodName    = "/firn.v1.SchedulerService/StoreKeys"
+	SchedulerService_SourceAccess_FullMethodName = "/firn.v1.SchedulerService/SourceAccess"
 )
 
 // SchedulerServiceClient is the client API for SchedulerService service.
@@ -47,6 +48,9 @@ type SchedulerServiceClient interface {
 	// StoreKeys gives an executor keys to a store for a job of which it runs an
 	// attempt, and renews them.
 	StoreKeys(ctx context.Context, in *StoreKeysRequest, opts ...grpc.CallOption) (*StoreKeysResponse, error)
+	// SourceAccess gives an executor what it needs to read a Flight SQL source for a
+	// job of which it runs an attempt.
+	SourceAccess(ctx context.Context, in *SourceAccessRequest, opts ...grpc.CallOption) (*SourceAccessResponse, error)
 }
 
 type schedulerServiceClient struct {
@@ -107,6 +111,16 @@ func (c *schedulerServiceClient) StoreKeys(ctx context.Context, in *StoreKeysReq
 	return out, nil
 }
 
+func (c *schedulerServiceClient) SourceAccess(ctx context.Context, in *SourceAccessRequest, opts ...grpc.CallOption) (*SourceAccessResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SourceAccessResponse)
+	err := c.cc.Invoke(ctx, SchedulerService_SourceAccess_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SchedulerServiceServer is the server API for SchedulerService service.
 // All implementations must embed UnimplementedSchedulerServiceServer
 // for forward compatibility.
@@ -124,6 +138,9 @@ type SchedulerServiceServer interface {
 	// StoreKeys gives an executor keys to a store for a job of which it runs an
 	// attempt, and renews them.
 	StoreKeys(context.Context, *StoreKeysRequest) (*StoreKeysResponse, error)
+	// SourceAccess gives an executor what it needs to read a Flight SQL source for a
+	// job of which it runs an attempt.
+	SourceAccess(context.Context, *SourceAccessRequest) (*SourceAccessResponse, error)
 	mustEmbedUnimplementedSchedulerServiceServer()
 }
 
@@ -152,6 +169,10 @@ func (UnimplementedSchedulerServiceServer) ReportStatus(context.Context, *Report
 
 func (UnimplementedSchedulerServiceServer) StoreKeys(context.Context, *StoreKeysRequest) (*StoreKeysResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StoreKeys not implemented")
+}
+
+func (UnimplementedSchedulerServiceServer) SourceAccess(context.Context, *SourceAccessRequest) (*SourceAccessResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SourceAccess not implemented")
 }
 func (UnimplementedSchedulerServiceServer) mustEmbedUnimplementedSchedulerServiceServer() {}
 func (UnimplementedSchedulerServiceServer) testEmbeddedByValue()                          {}
@@ -264,6 +285,24 @@ func _SchedulerService_StoreKeys_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SchedulerService_SourceAccess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SourceAccessRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SchedulerServiceServer).SourceAccess(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SchedulerService_SourceAccess_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SchedulerServiceServer).SourceAccess(ctx, req.(*SourceAccessRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SchedulerService_ServiceDesc is the grpc.ServiceDesc for SchedulerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -290,6 +329,10 @@ var SchedulerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StoreKeys",
 			Handler:    _SchedulerService_StoreKeys_Handler,
+		},
+		{
+			MethodName: "SourceAccess",
+			Handler:    _SchedulerService_SourceAccess_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,68 @@
+package flightsource
+
+import (
+	"context"
+	"time"
+
+	"github.com/firn-project/firn/internal/flightsql"
+)
+
+// sparing is for how long an engine isn't asked for another token, whatever is said
+// of the last one: an executor can't have the scheduler log in without end.
+const sparing = time.Second
+
+// shown is what is shown to an engine for a user and a password.
+type shown struct {
+	// turn has a token while nobody looks at the rest.
+	turn          chan struct{}
+	of            string // the password's fingerprint
+	authorization string
+	made          time.Time
+}
+
+// Access gives what reaches a source. expired is the fingerprint of an earlier one
+// that the engine doesn't take any more; empty for none.
+func (r *Registry) Access(ctx context.Context, name, expired string) (flightsql.Access, error) {
+	s, err := r.find(ctx, name)
+	if err != nil {
+		return flightsql.Access{}, err
+	}
+	a := s.access()
+	switch {
+	case s.Token != "":
+		a.Authorization = "Bearer " + s.Token
+	case s.User != "" || s.Password != "":
+		a.Authorization, err = r.login(ctx, s, a, expired)
+	}
+	return a, err
+}
+
+// login gives the token that an engine handed out for a user and a password. All who
+// ask share one.
+func (r *Registry) login(ctx context.Context, s source, a flightsql.Access, expired string) (string, error) {
+	r.mu.Lock()
+	l := r.shown[s.Name]
+	if l == nil {
+		l = &shown{turn: make(chan struct{}, 1)}
+		l.turn <- struct{}{}
+		r.shown[s.Name] = l
+	}
+	r.mu.Unlock()
+	select {
+	case <-l.turn:
+		defer func() { l.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	of := (flightsql.Access{Authorization: s.URI + "\x00" + s.User + "\x00" + s.Password}).Fingerprint()
+	fresh := l.of == of && l.authorization != ""
+	if fresh && (expired == "" || expired != (flightsql.Access{Authorization: l.authorization}).Fingerprint() || time.Since(l.made) < sparing) {
+		return l.authorization, nil
+	}
+	token, err := flightsql.Login(ctx, a, s.User, s.Password)
+	if err != nil {
+		return "", err
+	}
+	l.of, l.authorization, l.made = of, token, time.Now()
+	return token, nil
+}
