@@ -29,7 +29,7 @@ type Metrics struct {
 func NewMetrics(schema *iceberg.Schema, modes map[int]MetricsMode) *Metrics {
 	m := &Metrics{}
 	for i, f := range schema.Fields() {
-		for _, l := range leaves([]iceberg.NestedField{f}, "", false) {
+		for _, l := range leaves([]iceberg.NestedField{f}) {
 			mode := modes[l.ID]
 			if l.repeated || !mode.Counts {
 				continue

@@ -13,11 +13,12 @@ import (
 // CheckBounds checks the counts and bounds of an untrusted data file against
 // the schema that it was written with: every column is one of the schema, every
 // bound is a value of its column's type and no NaN, lower isn't above upper,
-// and counts aren't negative or larger than what they count. Wrong bounds make
+// counts aren't negative or larger than what they count, and a column that may not
+// be null counts no nulls. Wrong bounds make
 // readers skip rows, silently, so that a file with any is refused whole.
 func CheckBounds(schema *iceberg.Schema, f commit.File) error {
 	types := map[int]leaf{}
-	for _, l := range leaves(schema.Fields(), "", false) {
+	for _, l := range leaves(schema.Fields()) {
 		types[l.ID] = l
 	}
 	for name, counts := range map[string]map[int]int64{
@@ -70,6 +71,8 @@ func checkCounts(l leaf, f commit.File) error {
 		return fmt.Errorf("%d nulls and %d NaNs among %d values", nulls, nans, values)
 	case !counted && !l.repeated && nulls+nans > f.Rows:
 		return fmt.Errorf("%d nulls and %d NaNs in %d rows", nulls, nans, f.Rows)
+	case nulls > 0 && l.solid:
+		return fmt.Errorf("%d nulls in a column that may not be null", nulls)
 	case nans > 0 && !isFloat(l.Type):
 		return fmt.Errorf("NaNs in a %s", l.Type)
 	}

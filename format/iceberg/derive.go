@@ -51,7 +51,7 @@ func NewDeriver(schema *iceberg.Schema, spec iceberg.PartitionSpec, properties m
 			return nil, fmt.Errorf("property %s: %w", nameMappingKey, err)
 		}
 	}
-	for _, l := range leaves(schema.Fields(), "", false) {
+	for _, l := range leaves(schema.Fields()) {
 		d.leaves[l.ID] = l
 	}
 	d.columns, err = fileColumns(schema.Fields())

@@ -70,7 +70,7 @@ func MetricsModes(schema *iceberg.Schema, properties map[string]string) (map[int
 		limit = int(^uint(0) >> 1)
 	}
 	modes := map[int]MetricsMode{}
-	for i, leaf := range leaves(schema.Fields(), "", false) {
+	for i, leaf := range leaves(schema.Fields()) {
 		m := mode
 		if i >= limit {
 			m = MetricsMode{}
@@ -92,23 +92,28 @@ type leaf struct {
 	path string
 	// repeated: inside a list or a map, so that rows hold any number of values.
 	repeated bool
+	// solid: neither it nor what is around it may be null.
+	solid bool
 }
 
 // leaves lists the primitive columns in the order of the schema, which is that
 // of a Parquet file's columns.
-func leaves(fields []iceberg.NestedField, prefix string, repeated bool) []leaf {
+func leaves(fields []iceberg.NestedField) []leaf { return leavesIn(fields, "", false, true) }
+
+// leavesIn lists those of a struct, or of a list or map. solid: it can't be null.
+func leavesIn(fields []iceberg.NestedField, prefix string, repeated, solid bool) []leaf {
 	var out []leaf
 	for _, f := range fields {
 		path := prefix + f.Name
 		switch t := f.Type.(type) {
 		case *iceberg.StructType:
-			out = append(out, leaves(t.FieldList, path+".", repeated)...)
+			out = append(out, leavesIn(t.FieldList, path+".", repeated, solid && f.Required)...)
 		case *iceberg.ListType:
-			out = append(out, leaves(t.Fields(), path+".", true)...)
+			out = append(out, leavesIn(t.Fields(), path+".", true, false)...)
 		case *iceberg.MapType:
-			out = append(out, leaves(t.Fields(), path+".", true)...)
+			out = append(out, leavesIn(t.Fields(), path+".", true, false)...)
 		default:
-			out = append(out, leaf{NestedField: f, path: path, repeated: repeated})
+			out = append(out, leaf{NestedField: f, path: path, repeated: repeated, solid: solid && f.Required})
 		}
 	}
 	return out

@@ -173,11 +173,13 @@ func within(t *rapid.T, typ iceberg.Type, v any, lower, upper []byte) {
 }
 
 func TestCheckBounds(t *testing.T) {
-	schema := iceberg.NewSchema(0, column(1, "i", pt.Int32), column(2, "s", pt.String), column(3, "f", pt.Float64), column(4, "l", &iceberg.ListType{ElementID: 5, Element: pt.Int32}))
+	schema := iceberg.NewSchema(0, column(1, "i", pt.Int32), column(2, "s", pt.String), column(3, "f", pt.Float64), column(4, "l", &iceberg.ListType{ElementID: 5, Element: pt.Int32}),
+		iceberg.NestedField{ID: 6, Name: "r", Type: pt.Int32, Required: true},
+		column(7, "o", &iceberg.StructType{FieldList: []iceberg.NestedField{{ID: 8, Name: "x", Type: pt.Int32, Required: true}}}))
 	good := func() commit.File {
 		return commit.File{
 			Rows:        3,
-			ColumnSizes: map[int]int64{1: 10, 5: 9}, ValueCounts: map[int]int64{1: 3, 2: 3, 3: 3, 5: 40}, NullCounts: map[int]int64{1: 1, 2: 0, 3: 1, 5: 2}, NaNCounts: map[int]int64{3: 1},
+			ColumnSizes: map[int]int64{1: 10, 5: 9}, ValueCounts: map[int]int64{1: 3, 2: 3, 3: 3, 5: 40}, NullCounts: map[int]int64{1: 1, 2: 0, 3: 1, 5: 2, 6: 0, 8: 3}, NaNCounts: map[int]int64{3: 1},
 			Lower: map[int][]byte{1: le32(1), 2: {}, 3: le64(0)}, Upper: map[int][]byte{1: le32(2), 2: []byte("é"), 3: le64(0)},
 		}
 	}
@@ -201,6 +203,7 @@ func TestCheckBounds(t *testing.T) {
 		"nulls and NaNs":       {func(f *commit.File) { f.NaNCounts[3] = 3 }, "column f"},
 		"NaNs of a string":     {func(f *commit.File) { f.NaNCounts[2] = 1 }, "column s"},
 		"values and rows":      {func(f *commit.File) { f.ValueCounts[1] = 2 }, "column i"},
+		"nulls where none are": {func(f *commit.File) { f.NullCounts[6] = 1 }, "column r: 1 nulls in a column that may not be null"},
 		"nulls uncounted":      {func(f *commit.File) { delete(f.ValueCounts, 1); f.NullCounts[1] = 4 }, "column i"},
 	} {
 		f := good()

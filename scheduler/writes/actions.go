@@ -115,6 +115,9 @@ func (s *Service) commit(ctx context.Context, c openwrite.Commit) (openwrite.Ans
 		return out, err
 	}
 	state, answer, err := s.step(ctx, c.WriteID, lifecycle.Seal{Handles: c.Handles})
+	if err != nil && commit.CodeOf(err) != commit.CodeWriteNotFound {
+		return out, unsure{err} // it may be on record
+	}
 	if err != nil {
 		return out, err
 	}
@@ -139,12 +142,12 @@ func (s *Service) commit(ctx context.Context, c openwrite.Commit) (openwrite.Ans
 		// Also for one that was sealed before: whoever sealed it may have died in
 		// between.
 		if err := s.host.Commit(ctx, c.WriteID); err != nil {
-			return out, err
+			return out, unsure{err}
 		}
 	}
 	w, err := s.await(ctx, c.WriteID, state, c.WaitSeconds, defaultWait)
 	if err != nil {
-		return out, err
+		return out, unsure{err}
 	}
 	out.Status = s.statusOf(w, state)
 	return out, nil

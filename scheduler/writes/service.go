@@ -26,6 +26,10 @@ const flightMethods = "/arrow.flight.protocol.FlightService/"
 // handInsAtOnce is how many manifests are read at the same time: each takes memory.
 const handInsAtOnce = 16
 
+// handInsOfWrite is how many of one write are, so that workers which send theirs
+// slowly, or never to its end, keep nobody else from handing in.
+const handInsOfWrite = 4
+
 // Service is the Flight service. It is safe for concurrent use.
 type Service struct {
 	flight.BaseFlightServer
@@ -36,8 +40,10 @@ type Service struct {
 	verifier *wire.Verifier
 	deriver  Deriver
 	log      *slog.Logger
-	// slots has a place for each manifest that is being read.
-	slots chan struct{}
+	// slots has a place for each manifest that is being read, and reading how many
+	// of one write want one.
+	slots   chan struct{}
+	reading places
 }
 
 // Parts are what a Service is made of.
@@ -56,7 +62,7 @@ type Parts struct {
 func New(p Parts) *Service {
 	return &Service{
 		cfg: p.Config.WithDefaults(), host: p.Host, journal: p.Journal, signer: p.Signer, verifier: p.Verifier, deriver: p.Deriver, log: p.Logger,
-		slots: make(chan struct{}, handInsAtOnce),
+		slots: make(chan struct{}, handInsAtOnce), reading: places{most: handInsOfWrite, writes: map[string]*place{}},
 	}
 }
 
@@ -195,15 +201,20 @@ func (s *Service) handIn(stream flight.FlightService_DoPutServer) (string, error
 	if !openwrite.ValidAttempt(attempt) {
 		return "", Refuse(writeID, "", "", "an attempt's id has 1 to 100 letters, digits, underscores and dots", fmt.Sprintf("it is %.120q", attempt))
 	}
+	w, err := s.host.Find(ctx, writeID)
+	if err != nil {
+		return "", err
+	}
+	done, err := s.reading.take(ctx, writeID)
+	if err != nil {
+		return "", err
+	}
+	defer done()
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
-	}
-	w, err := s.host.Find(ctx, writeID)
-	if err != nil {
-		return "", err
 	}
 	state, err := s.state(ctx, writeID)
 	if err != nil {
@@ -268,15 +279,26 @@ func badRequest(op string, cause error) error {
 	return &commit.Error{Code: commit.CodeBadRequest, Op: op, Cause: cause, Hint: "docs/reference/write-protocol.md specifies the requests."}
 }
 
+// unsure is the error of a commit that failed when the write may be sealed already,
+// so that it may be committed all the same.
+type unsure struct{ error }
+
+// Unwrap gives the error itself.
+func (u unsure) Unwrap() error { return u.error }
+
 // toStatus makes an error fit for a Flight answer: its message has the fault. A call
-// that fails has changed nothing in the table.
+// that fails has changed nothing in the table, unless it is unsure.
 func toStatus(err error) error {
 	if err == nil {
 		return nil
+	}
+	outcome := commit.CommitNone
+	if _, ok := errors.AsType[unsure](err); ok {
+		outcome = commit.CommitUnknown
 	}
 	code := codes.Internal
 	if st, ok := status.FromError(wire.ToStatus(err)); ok {
 		code = st.Code()
 	}
-	return status.Error(code, openwrite.FaultOf(err, commit.CommitNone).Message())
+	return status.Error(code, openwrite.FaultOf(err, outcome).Message())
 }
