@@ -91,7 +91,9 @@ func (s *Service) contextOf(ctx context.Context, w Write, state lifecycle.State,
 		Properties: t.Properties, TargetFileSize: ext.TargetFileSize,
 		Limits: openwrite.Limits{ManifestBytes: s.cfg.MaxManifest, ManifestFiles: s.cfg.MaxFiles, Manifests: s.cfg.MaxManifests, Files: s.cfg.MaxFiles, Bytes: s.cfg.MaxBytes},
 		Begun:  time.UnixMilli(w.Job.GetSubmittedUnixMs()).UTC(), Expires: state.Expires, MaxExpires: state.MaxExpires,
-		WorkerToken: signToken(s.signer, state.WriteID, state.Expires), WorkerTokenExpires: state.Expires, DryRun: w.DryRun,
+		// Engines send a context to their workers once. Whether the write is still open is
+		// looked up at each call.
+		WorkerToken: signToken(s.signer, state.WriteID, state.MaxExpires), WorkerTokenExpires: state.MaxExpires, DryRun: w.DryRun,
 	}
 	if c.Namespace == nil {
 		c.Namespace = []string{}
