@@ -60,6 +60,8 @@ const (
 	overlap = 1 << 10
 )
 
+var zeros [window]byte
+
 // read searches a stream.
 func (m Marks) read(r io.Reader) ([]string, int64, error) {
 	var found []string
@@ -69,7 +71,9 @@ func (m Marks) read(r io.Reader) ([]string, int64, error) {
 		n, err := io.ReadFull(r, buf[len(buf):window])
 		buf = buf[:len(buf)+n]
 		total += int64(n)
-		found = append(found, m.In(buf)...)
+		if !bytes.Equal(buf, zeros[:len(buf)]) { // as most of a heap is that was never used
+			found = append(found, m.In(buf)...)
+		}
 		if err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				err = nil
