@@ -82,7 +82,7 @@ soak: build ## run mixed statements with constant faults; what the processes hol
 	FIRN_BIN=$(CURDIR)/bin/firn FIRN_SOAK_MINUTES=$${MINUTES:-10} go test -tags duckdb_arrow,chaos,soak ./integration/chaos -run '^TestSoak$$' -count=1 -timeout 24h -v
 
 .PHONY: interop
-interop: build ## read every table of the suite with PyIceberg, delta-rs and DuckDB (in a virtual environment)
+interop: build ## read every table of the suite with PyIceberg, delta-rs and DuckDB, and write by the open write protocol (in a virtual environment)
 	integration/scripts/interop.sh
 
 .PHONY: interop-engines

@@ -394,6 +394,9 @@ class _Writer:
         """The rows with the table's columns and types, and the field ids that its schema has."""
         if unknown := set(table.column_names) - set(self.table_schema.names):
             raise ValueError(f"{self.context['table']} has no column {sorted(unknown)[0]!r}; it has {', '.join(self.table_schema.names)}")
+        for f in self.table_schema:
+            if f.name in table.column_names and pa.types.is_timestamp(f.type) and (f.type.tz is None) != (getattr(table.schema.field(f.name).type, "tz", f.type.tz) is None):
+                raise ValueError(f"column {f.name} of {self.context['table']} is {f.type}, and the rows have {table.schema.field(f.name).type}: a moment with a time zone isn't one without")
         columns = [table[f.name] if f.name in table.column_names else pa.nulls(table.num_rows, f.type) for f in self.table_schema]
         return pa.Table.from_arrays(columns, self.table_schema.names).cast(self.table_schema)
 

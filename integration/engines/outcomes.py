@@ -1,0 +1,156 @@
+"""Goes through what can come of a write, with examples/python/firn_writes.py: what it raises, what it says, and what the table has then.
+
+usage: outcomes.py LOCATION CATALOG_DB WAREHOUSE; asks whoever started it for "stop" and "start" of the scheduler, by a line each, and waits for one.
+"""
+import os
+import sys
+import time
+
+import firn_writes
+import pyarrow as pa
+from firn_writes import Firn, NotCommitted, SealedWithOthers, Unanswered, Unknown, Write, WriteError, write_batches
+from pyiceberg.catalog.sql import SqlCatalog
+
+TABLE = "lake.air.t"
+firn = Firn(sys.argv[1])
+catalog = SqlCatalog("lake", uri="sqlite:///" + sys.argv[2], warehouse=sys.argv[3])
+
+
+def rows(*ids):
+    return [pa.table({"id": pa.array(ids, pa.int64())})]
+
+
+def there():
+    return sorted(catalog.load_table("air.t").scan().to_arrow()["id"].to_pylist())
+
+
+def raises(kind, call, *args, **named):
+    try:
+        got = call(*args, **named)
+    except WriteError as e:
+        assert type(e) is kind, f"{type(e).__name__}: {e}, want {kind.__name__}"
+        return e
+    raise AssertionError(f"{got!r}, want {kind.__name__}")
+
+
+def ask(what):
+    print(what, flush=True)
+    sys.stdin.readline()
+
+
+def committed_once():
+    write = firn.begin(TABLE, "once")
+    a, b = write_batches(write.task, rows(1, 2)), write_batches(write.task, rows(3))
+    write_batches(write.task, rows(99))  # lost
+    report = write.commit([b, a, a])
+    assert (report["commit"], report["rows"], report["files"]) == ("committed", 3, 2), report
+    assert write.status["sealed_handles"] == sorted([a, b])
+    assert write.commit([a, b]) == report, "the same handles join"
+    assert firn.resume("once").outcome() == report
+    again = firn.begin(TABLE, "once")
+    assert not again.open and again.id == write.id
+    assert {**again.outcome(), "deduplicated": False} == {**report, "deduplicated": False}, again.status
+    assert there() == [1, 2, 3]
+    e = raises(SealedWithOthers, write.commit, [a])
+    assert e.status["state"] == "committed" and e.status["sealed_handles"] == sorted([a, b]), e.status
+    e = raises(WriteError, again.__class__.task.fget, again)
+    assert there() == [1, 2, 3]
+
+
+def aborted():
+    write = firn.begin(TABLE, "given-up")
+    handle, task = write_batches(write.task, rows(50)), write.task
+    assert write.abort()["state"] == "aborted"
+    assert raises(WriteError, write_batches, task, rows(51)).fault["code"] == "FIRN-6041"
+    assert raises(NotCommitted, write.commit, [handle]).status["state"] == "aborted"
+    assert raises(NotCommitted, firn.resume("given-up").outcome).status["state"] == "aborted"
+    second = firn.begin(TABLE, "given-up")
+    assert second.open and second.id != write.id and second.task.context["prefix"] != task.context["prefix"]
+    assert raises(WriteError, second.commit, [handle]).fault["code"] == "FIRN-6044", "another write's"
+    second.commit([write_batches(second.task, rows(4))])
+    assert there() == [1, 2, 3, 4]
+
+
+def a_block_that_fails_aborts():
+    try:
+        with firn.begin(TABLE, "fails") as write:
+            write_batches(write.task, rows(60))
+            raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    assert firn.resume("fails").status["state"] == "aborted"
+
+
+def nothing_written():
+    write = firn.begin(TABLE)
+    report = write.commit([write_batches(write.task, [])])
+    assert (report["commit"], report["rows"]) == ("committed", 0), report
+    report = firn.begin(TABLE).commit([])
+    assert report["rows"] == 0, report
+
+
+def dry_run():
+    write = firn.begin(TABLE, dry_run=True)
+    report = write.commit([write_batches(write.task, rows(70, 71))])
+    assert write.status["state"] == "verified" and report["rows"] == 2, write.status
+    assert there() == [1, 2, 3, 4]
+
+
+def what_is_wrong_is_told():
+    assert raises(WriteError, firn.begin, "lake.air.missing", "m").fault["outcome"] == "none"
+    assert raises(WriteError, firn.resume, "never-begun").fault["code"] == "FIRN-6040"
+    assert raises(WriteError, firn.begin, "lake.air.u", "once").fault["code"] == "FIRN-6001"
+    write = firn.begin(TABLE, "wrong")
+    for batches in ([pa.table({"other": [1]})], [pa.table({"id": ["x"]})]):
+        try:
+            write_batches(write.task, batches)
+        except (ValueError, pa.ArrowException):
+            continue
+        raise AssertionError(f"{batches} was written")
+    # A file that isn't Parquet, and one that the manifest lies about.
+    attempt, prefix = "liar", write.task.context["prefix"]
+    path = f"{prefix}{attempt}-0.parquet"
+    os.makedirs(prefix[len("file://"):], exist_ok=True)
+    with open(path[len("file://"):], "w") as f:
+        f.write("nonsense")
+    e = raises(WriteError, firn.connection.hand_in, write.id, attempt, pa.table({"path": [path]}))
+    assert path in str(e) and e.fault["outcome"] == "none", e
+    assert raises(WriteError, firn.connection.hand_in, write.id, "else", pa.table({"path": [path]})).fault["code"].startswith("FIRN-")
+    # A worker may hand in for its own write, and may not commit it.
+    worker = Firn(firn.location, write.task.context["worker_token"])
+    raises(WriteError, Write(worker, {"status": write.status}).commit, [])
+    write.abort()
+
+
+def a_worker_starts_after_the_first_ttl():
+    with firn.begin(TABLE, "long", ttl_seconds=2) as write:
+        task = write.task  # as an engine sends it to its workers, once
+        while firn_writes._left(task.context["expires_at"]) > -1:
+            time.sleep(0.1)
+        write.commit([write_batches(task, rows(7))])
+    assert there() == [1, 2, 3, 4, 7]
+    write = firn.begin(TABLE, "left", ttl_seconds=1)
+    while firn.resume("left").open:
+        time.sleep(0.1)
+    assert raises(NotCommitted, firn.resume("left").outcome).status["state"] == "expired"
+    assert raises(WriteError, write_batches, write.task, rows(8)).fault["code"] == "FIRN-6041"
+
+
+def the_scheduler_is_away():
+    write = firn.begin(TABLE, "away")
+    handle = write_batches(write.task, rows(5))
+    ask("stop")
+    raises(Unknown, write.commit, [handle], deadline=2)
+    raises(Unanswered, firn.connection.act, "firn.v1.WriteStatus", patience=1, write_id=write.id)
+    ask("start")
+    again = firn.begin(TABLE, "away")
+    assert again.open and again.id == write.id
+    late = write_batches(again.task, rows(6))
+    assert again.commit([handle, late])["rows"] == 2
+    assert there() == [1, 2, 3, 4, 5, 6, 7]
+    assert len(catalog.load_table("air.t").snapshots()) == 4, "one for each write with rows"
+
+
+for step in (committed_once, aborted, a_block_that_fails_aborts, nothing_written, dry_run, what_is_wrong_is_told, a_worker_starts_after_the_first_ttl, the_scheduler_is_away):
+    step()
+    print("ok", step.__name__, flush=True)
