@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -258,11 +257,10 @@ func (s *Scheduler) lookUp(ctx context.Context, u journal.Unit) (o commit.Outcom
 	if err != nil {
 		return o, err
 	}
-	files, share, err := s.filesOf(ctx, u)
+	files, err := s.filesOf(ctx, u)
 	if err != nil {
 		return o, err
 	}
-	defer share.Leave()
 	table, err := s.cfg.Catalogs.OpenTable(ctx, u.Table)
 	if err != nil && !errors.Is(err, commit.ErrTableNotFound) {
 		return o, err
@@ -340,6 +338,10 @@ type recorder struct{ s *Scheduler }
 
 // RecordSeal implements committer.Recorder: the unit and its manifest.
 func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
+	manifest, err := encodeFiles(u.Files)
+	if err != nil {
+		return err
+	}
 	running, _ := r.s.running.Load(u.JobID)
 	run, isRun := running.(*rootRun)
 	if isRun {
@@ -354,7 +356,7 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 	sealed := journal.Unit{
 		JobID: u.JobID, Namespace: defaultNamespace, Key: u.Key, Token: u.Token, Digest: u.Digest, Table: u.Table,
 		TableUUID: u.TableUUID, Branch: u.Branch, Operation: u.Operation, SchemaID: u.SchemaID, SpecID: u.SpecID,
-		Prefix: u.Prefix, Files: int64(u.Files.Len()), Rows: u.Rows, Bytes: u.Bytes, Tasks: u.Tasks, Sealed: time.Now(),
+		Prefix: u.Prefix, Files: int64(len(u.Files)), Rows: u.Rows, Bytes: u.Bytes, Tasks: u.Tasks, Sealed: time.Now(),
 		Origin: u.Origin,
 	}
 	if isRun {
@@ -366,14 +368,10 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 		target := c.(*plan.Commit).Target
 		sealed.SchemaJSON, sealed.SpecJSON = target.SchemaJSON, target.SpecJSON
 	}
-	size := &countingWriter{}
-	if err := r.s.journal.SealFrom(ctx, sealed, func(w io.Writer) error {
-		size.w, size.n = w, 0
-		return wire.WriteManifest(size, u.Files)
-	}); err != nil || !isRun {
+	if err := r.s.journal.Seal(ctx, sealed, manifest); err != nil || !isRun {
 		return err
 	}
-	if size.n <= heldBesides {
+	if len(manifest) <= heldBesides {
 		run.leave()
 	}
 	if run.uncounted == nil {
@@ -435,15 +433,12 @@ func (s *Scheduler) openMarked(ctx context.Context, name commit.TableName) (comm
 	return t, err
 }
 
-// countingWriter counts what is written.
-type countingWriter struct {
-	w io.Writer
-	n int64
-}
-
-// Write implements io.Writer.
-func (c *countingWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
+// encodeFiles writes files as the Arrow IPC stream of a file manifest.
+func encodeFiles(files []commit.File) ([]byte, error) {
+	rec, err := wire.EncodeManifest(files)
+	if err != nil {
+		return nil, err
+	}
+	defer rec.Release()
+	return wire.EncodeManifestIPC(rec)
 }

@@ -168,10 +168,11 @@ func TestAdoptingNeedsTheSameColumns(t *testing.T) {
 			target, err := h.catalogs.Pin(t.Context(), u.Table)
 			must(t, err)
 			target.SchemaJSON, target.SpecJSON = []byte(tt.schema), []byte(tt.spec)
-			files, err := adopt(u, true, target, commit.PackFiles(commit.File{SchemaID: 0}))
+			files := []commit.File{{SchemaID: 0}}
+			err = adopt(u, true, target, files)
 			if tt.want == "" {
 				must(t, err)
-				if files.At(0).SchemaID != 3 {
+				if files[0].SchemaID != 3 {
 					t.Fatalf("%+v", files)
 				}
 				return

@@ -100,7 +100,8 @@ func (b *build) summary(ctx context.Context, inherited []iceberg.ManifestFile) (
 	var files, rows, size int64
 	partitions := map[string]bool{}
 	for _, u := range b.units {
-		for _, f := range u.Files.All() {
+		for i := range u.Files {
+			f := &u.Files[i]
 			files++
 			rows += f.Rows
 			size += f.Size

@@ -43,11 +43,11 @@ const (
 func (c *Checker) Check(ctx context.Context, store objstore.Store, u commit.Unit) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
-	for _, i := range c.sample(u.Files.Len()) {
+	for _, i := range c.sample(len(u.Files)) {
 		if ctx.Err() != nil {
 			break
 		}
-		g.Go(func() error { return c.patiently(ctx, store, u, u.Files.At(i)) })
+		g.Go(func() error { return c.patiently(ctx, store, u, u.Files[i]) })
 	}
 	return g.Wait()
 }
