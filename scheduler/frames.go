@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -79,6 +79,8 @@ func (s *Scheduler) frameEvent(ev cached.Event) (err error) {
 			}
 		case cached.Give:
 			s.givePiece(a)
+		case cached.Lose:
+			s.losePieces(a)
 		case cached.Deny:
 			if j := s.state.jobs[a.User]; j != nil {
 				s.failJob(j, a.Err)
@@ -125,63 +127,6 @@ func (s *Scheduler) reserveFrame(j *job, again bool) error {
 	return err
 }
 
-// checkFrame refuses to cache a query whose rows couldn't be read by name, or built
-// again.
-func checkFrame(p *planner.Job, top plan.Node) error {
-	refuse := func(hint, cause string, args ...any) error {
-		return &commit.Error{Code: commit.CodeFrameQuery, Op: "cache query", Cause: fmt.Errorf(cause, args...), Tried: "nothing was run", Hint: hint}
-	}
-	seen := map[string]bool{}
-	for _, c := range p.ResultColumns {
-		if name := strings.ToLower(c.Name); seen[name] || name == "" {
-			return refuse("Give each column a name of its own with AS.", "several columns are called %q", c.Name)
-		} else {
-			seen[name] = true
-		}
-	}
-	for _, src := range sourcesOf(top) {
-		if src.Upload != nil {
-			return refuse("Insert the rows into a table and cache a query over that.", "it reads the upload %s, which is gone once it was read, so that lost rows couldn't be built again", src.Upload.ID)
-		}
-	}
-	return nil
-}
-
-func sourcesOf(n plan.Node) (all []plan.Source) {
-	for ; n != nil; n = n.Inputs()[0] {
-		if q, ok := n.(*plan.Query); ok {
-			all = append(all, q.Sources...)
-		}
-		if len(n.Inputs()) == 0 {
-			break
-		}
-	}
-	return all
-}
-
-// useFrame gives a job a cached frame to read. The job holds it until it ends.
-func (s *Scheduler) useFrame(ctx context.Context, j *job, id string) (f plan.Frame, columns []plan.Column, err error) {
-	if cerr := s.loop.call(ctx, func() {
-		if err = s.frameEvent(cached.Use{Frame: id, Owner: j.namespace, User: j.id}); err != nil {
-			return
-		}
-		f, columns = s.planFrame(id), s.state.frames.lineages[id].Columns
-	}); cerr != nil {
-		return f, nil, cerr
-	}
-	return f, columns, err
-}
-
-// planFrame is a frame as plans have it.
-func (s *Scheduler) planFrame(id string) plan.Frame {
-	v, _ := s.state.frames.Any(id)
-	f := plan.Frame{ID: id, Pieces: len(v.Pieces), Repeats: v.Repeats}
-	for _, p := range v.Pieces {
-		f.Rows, f.Bytes = f.Rows+p.Rows, f.Bytes+p.Bytes
-	}
-	return f
-}
-
 // wantPiece asks for what stands for a task of a job. It is asked for after the
 // event that is being handled: what the frames answer is an event of the job.
 func (s *Scheduler) wantPiece(j *job, run graph.RunTask) {
@@ -189,11 +134,13 @@ func (s *Scheduler) wantPiece(j *job, run graph.RunTask) {
 		j.wanted = map[graph.TaskID]graph.RunTask{}
 	}
 	j.wanted[run.Task] = run
-	if len(j.wanted) > 1 {
+	if j.asks = append(j.asks, run.Task); len(j.asks) > 1 {
 		return
 	}
 	s.loop.put(func() {
-		for _, id := range slices.SortedFunc(maps.Keys(j.wanted), func(a, b graph.TaskID) int { return (a.Stage-b.Stage)<<32 + a.Task - b.Task }) {
+		asks := j.asks
+		j.asks = nil
+		for _, id := range asks {
 			if _, still := j.wanted[id]; still && !j.hasEnded() {
 				st := &j.planned.Stages[id.Stage]
 				_ = s.frameEvent(cached.Want{Frame: st.Frame, User: j.id, Piece: id.Task, Of: st.Tasks})
@@ -206,28 +153,6 @@ func (s *Scheduler) wantPiece(j *job, run graph.RunTask) {
 func (s *Scheduler) unwantPiece(j *job, id graph.TaskID) {
 	delete(j.wanted, id)
 	_ = s.frameEvent(cached.Unwant{Frame: j.planned.Stages[id.Stage].Frame, User: j.id, Piece: id.Task})
-}
-
-// sourceFrames gives a job that builds a frame again the frames that it reads, as they
-// are now.
-func (s *Scheduler) sourceFrames(ctx context.Context, j *job, top plan.Node) (_ plan.Node, err error) {
-	cerr := s.loop.call(ctx, func() {
-		top = plan.Rewrite(top, func(n plan.Node) {
-			q, ok := n.(*plan.Query)
-			if !ok {
-				return
-			}
-			q.Sources = slices.Clone(q.Sources)
-			for i := range q.Sources {
-				if f := q.Sources[i].Frame; f != nil && err == nil {
-					err = s.frameEvent(cached.Use{Frame: f.ID, Owner: j.namespace, User: j.id, Again: true})
-					own := s.planFrame(f.ID)
-					q.Sources[i].Frame = &own
-				}
-			}
-		})
-	})
-	return top, errors.Join(cerr, err)
 }
 
 // givePiece has a task of a job succeed with a piece of a frame. For the job the
@@ -272,11 +197,27 @@ func (s *Scheduler) lostInput(a *attempt, lost *wire.LostInputError) *graph.Lost
 	for _, in := range a.job.planned.Stages[a.task.Stage].Inputs {
 		frame, id := a.job.planned.Stages[in].Frame, graph.TaskID{Stage: in, Task: lost.Task}
 		if p, ok := s.state.frames.Held(frame, a.job.id, lost.Task); ok && p.Attempt == lost.Attempt {
-			_ = s.frameEvent(cached.PieceLost{Frame: frame, Attempt: lost.Attempt})
+			_ = s.frameEvent(cached.PiecesLost{Frame: frame, Attempts: []string{lost.Attempt}})
 			return &graph.LostInput{Task: id, Attempt: a.job.held[id], Executor: lost.Executor}
 		}
 	}
 	return &graph.LostInput{Task: graph.TaskID{Stage: lost.Stage, Task: lost.Task}, Attempt: lost.Attempt, Executor: lost.Executor}
+}
+
+// losePieces tells a job that pieces which it was given are lost: after the event that
+// is being handled, which may tell it itself.
+func (s *Scheduler) losePieces(a cached.Lose) {
+	j := s.state.jobs[a.User]
+	if j == nil || j.graph == nil {
+		return
+	}
+	var lost []graph.LostInput
+	stage := slices.IndexFunc(j.planned.Stages, func(st planner.Stage) bool { return st.Frame == a.Frame })
+	for _, n := range a.Numbers {
+		id := graph.TaskID{Stage: stage, Task: n}
+		lost = append(lost, graph.LostInput{Task: id, Attempt: j.held[id]})
+	}
+	s.loop.put(func() { s.apply(j, graph.OutputsLost{Lost: lost}) })
 }
 
 // rebuildFrame starts the job that builds lost pieces of a frame. It is one that
@@ -293,7 +234,9 @@ func (s *Scheduler) rebuildFrame(a cached.StartBuild) {
 	}, time.Now())
 	j.frame, j.now, j.layouts = a.Frame, l.Now, maps.Clone(l.Layouts)
 	j.resume = &resume{plan: l.Plan}
+	var locations []plan.ShuffleLocation
 	for n, p := range a.Kept {
+		locations = append(locations, s.locationOf(p, n))
 		raw, err := proto.Marshal(pieceStatus(p, p.Attempt))
 		if err != nil { // numbers and ids
 			continue
@@ -308,6 +251,11 @@ func (s *Scheduler) rebuildFrame(a cached.StartBuild) {
 	_ = s.frameEvent(cached.Building{Frame: a.Frame, Build: j.id})
 	s.log.Info("cached frame is built again", slog.String("frame", a.Frame), slog.String("job_id", j.id), slog.Int("lost", v.Lost), slog.Int("pieces", len(v.Pieces)))
 	s.wg.Go(func() {
+		gone := s.unreadable(locations)
+		s.loop.put(func() {
+			_ = s.frameEvent(cached.PiecesLost{Frame: j.frame, Attempts: gone})
+		})
+		j.resume.attempts = slices.DeleteFunc(j.resume.attempts, func(a journal.Attempt) bool { return slices.Contains(gone, a.ID) })
 		if _, err := s.begin(s.life, j); err != nil {
 			s.loop.put(func() {
 				delete(s.state.frames.builds, j.id)
@@ -315,6 +263,40 @@ func (s *Scheduler) rebuildFrame(a cached.StartBuild) {
 			})
 		}
 	})
+}
+
+// locationOf says where a piece can be read.
+func (s *Scheduler) locationOf(p cached.Piece, n int) plan.ShuffleLocation {
+	l := plan.ShuffleLocation{Job: p.Build, Stage: p.Stage, Task: n, Attempt: p.Attempt, Executor: p.Executor, Rows: p.Rows, Bytes: p.Bytes}
+	if e := s.state.executors[p.Executor]; e != nil {
+		l.Address = e.flight
+	}
+	return l
+}
+
+// unreadable names the attempts whose output isn't there. Where one piece is lost
+// others may be, as when a disk was cleaned, and one build is for all of them.
+func (s *Scheduler) unreadable(locations []plan.ShuffleLocation) (attempts []string) {
+	const atOnce = 16
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for _, l := range s.sign(locations, time.Now().Add(ticketTTL)) {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			r := s.flight.Open(s.life, sourceOf(l))
+			defer r.Close()
+			_, err := r.Schema()
+			if _, lost := errors.AsType[*wire.LostInputError](err); lost {
+				mu.Lock()
+				attempts = append(attempts, l.Attempt)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return attempts
 }
 
 // pieceStatus is the success that a piece stands for.
@@ -416,11 +398,13 @@ func framesOf(p *planner.Job) (ids []string) {
 // checkPieces counts the pieces as lost whose executor isn't there any more.
 func (s *Scheduler) checkPieces(id string) {
 	v, _ := s.state.frames.Any(id)
+	var gone []string
 	for _, p := range v.Pieces {
 		if e := s.state.executors[p.Executor]; e == nil || e.incarnation != p.Incarnation {
-			_ = s.frameEvent(cached.PieceLost{Frame: id, Attempt: p.Attempt})
+			gone = append(gone, p.Attempt)
 		}
 	}
+	_ = s.frameEvent(cached.PiecesLost{Frame: id, Attempts: gone})
 }
 
 // recoverFrames takes up the frames of an earlier process.

@@ -81,9 +81,10 @@ type job struct {
 	frame    string
 	kept     map[int]cached.Piece
 	unwanted bool
-	// wanted are the pieces of frames that the job waits for, held the names that
-	// those have which it was given.
+	// wanted are the pieces of frames that the job waits for, asks those of them that
+	// it is about to ask for, and held the names that those have which it was given.
 	wanted map[graph.TaskID]graph.RunTask
+	asks   []graph.TaskID
 	held   map[graph.TaskID]string
 
 	// rootEpoch runs; stopRoot ends it.

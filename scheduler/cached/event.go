@@ -68,8 +68,11 @@ type BuildFailed struct {
 	Err          error
 }
 
-// PieceLost says that a piece couldn't be read.
-type PieceLost struct{ Frame, Attempt string }
+// PiecesLost says that pieces can't be read any more.
+type PiecesLost struct {
+	Frame    string
+	Attempts []string
+}
 
 // ExecutorLost says that an executor is gone, with all pieces on it.
 type ExecutorLost struct{ Executor string }
@@ -89,7 +92,7 @@ func (Done) isEvent()         {}
 func (Building) isEvent()     {}
 func (Built) isEvent()        {}
 func (BuildFailed) isEvent()  {}
-func (PieceLost) isEvent()    {}
+func (PiecesLost) isEvent()   {}
 func (ExecutorLost) isEvent() {}
 func (Release) isEvent()      {}
 func (Tick) isEvent()         {}
@@ -123,6 +126,13 @@ type Give struct {
 	Piece       Piece
 }
 
+// Lose tells a user that pieces which it was given are lost. An executor that is lost
+// is told of by others.
+type Lose struct {
+	Frame, User string
+	Numbers     []int
+}
+
 // Deny says that a user won't get what it wants of a frame.
 type Deny struct {
 	Frame, User string
@@ -150,6 +160,7 @@ func (Refused) isAction()    {}
 func (StartBuild) isAction() {}
 func (StopBuild) isAction()  {}
 func (Give) isAction()       {}
+func (Lose) isAction()       {}
 func (Deny) isAction()       {}
 func (FreeBuild) isAction()  {}
 func (Keep) isAction()       {}

@@ -108,7 +108,7 @@ type Frames struct {
 }
 
 // New makes the machine; records are the frames of an earlier process. Which of
-// their pieces are still there is told by PieceLost, who goes on reading them by Use
+// their pieces are still there is told by PiecesLost, who goes on reading them by Use
 // and Holds.
 func New(limits Limits, records ...Record) *Frames {
 	m := &Frames{limits: limits, frames: map[string]*frame{}, gone: map[string]gone{}}
@@ -149,9 +149,11 @@ func (m *Frames) Apply(ev Event, now time.Time) []Action {
 		m.builtFrame(ev)
 	case BuildFailed:
 		m.buildFailed(ev)
-	case PieceLost:
+	case PiecesLost:
 		if f := m.frames[ev.Frame]; f != nil {
-			m.lose(f, func(p Piece) bool { return p.Attempt == ev.Attempt })
+			lost := func(p Piece) bool { return slices.Contains(ev.Attempts, p.Attempt) }
+			m.tell(f, lost)
+			m.lose(f, lost)
 		}
 	case ExecutorLost:
 		for _, f := range m.inOrder() {

@@ -32,7 +32,13 @@ type world struct {
 	asked   []cached.StartBuild
 	readers map[string]*reader
 	stats   *stats
+	told    []toldLost
 	limits  cached.Limits
+}
+
+type toldLost struct {
+	user string
+	lost []graph.LostInput
 }
 
 type stats struct{ rebuilt, shared, denied, refused, whole, expired, inUse, done int }
@@ -136,6 +142,17 @@ func (w *world) apply(ev cached.Event) (granted bool, err error) {
 			}
 		case cached.Give:
 			w.give(a)
+		case cached.Lose:
+			r := w.readers[a.User]
+			var lost []graph.LostInput
+			for _, run := range r.g.Runs() {
+				if p, ok := r.pieces[run.Attempt]; ok && slices.Contains(a.Numbers, run.Task.Task) {
+					_, there := w.data[p.Attempt]
+					w.check(!there || !w.alive[p.Executor], "%s is told that %s is lost", r.id, p.Attempt)
+					lost = append(lost, graph.LostInput{Task: run.Task, Attempt: run.Attempt})
+				}
+			}
+			w.told = append(w.told, toldLost{r.id, lost})
 		case cached.Deny:
 			w.stats.denied++
 			if r := w.readers[a.User]; r != nil && !r.ended {
@@ -427,17 +444,43 @@ func (w *world) workOn(r *reader) {
 		c, ok := w.data[p.Attempt]
 		if !ok || !w.alive[c.executor] {
 			in := a.run.Inputs[i]
-			w.apply(cached.PieceLost{Frame: r.frame.id, Attempt: p.Attempt})
+			w.apply(cached.PiecesLost{Frame: r.frame.id, Attempts: w.missing(r.frame.id, p.Attempt)})
 			w.step(r, graph.TaskFailed{
 				Task: a.run.Task, StageAttempt: a.run.StageAttempt, Attempt: id, Executor: a.executor, Class: graph.Retryable,
 				Lost: &graph.LostInput{Task: in.Task, Attempt: in.Attempt, Executor: in.Executor},
 			})
+			w.tellLost()
 			return
 		}
 		got = append(got, c)
 	}
 	r.result = got
 	w.step(r, graph.TaskSucceeded{Task: a.run.Task, StageAttempt: a.run.StageAttempt, Attempt: id, Executor: a.executor, Outputs: []graph.Output{{}}})
+}
+
+// missing are the pieces of a frame that aren't there: the one named, or all.
+func (w *world) missing(frame, attempt string) []string {
+	all := []string{attempt}
+	if v, ok := w.m.Any(frame); ok && rapid.Bool().Draw(w.rt, "looks at all") {
+		for _, p := range v.Pieces {
+			if c, there := w.data[p.Attempt]; !there || !w.alive[c.executor] {
+				all = append(all, p.Attempt)
+			}
+		}
+	}
+	return all
+}
+
+// tellLost has readers hear what they have lost, after the event in which that was
+// found out.
+func (w *world) tellLost() {
+	told := w.told
+	w.told = nil
+	for _, l := range told {
+		if r := w.readers[l.user]; r != nil {
+			w.step(r, graph.OutputsLost{Lost: l.lost})
+		}
+	}
 }
 
 // startBuild has a job carry out what was asked for.

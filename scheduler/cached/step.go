@@ -175,7 +175,23 @@ func (m *Frames) buildFailed(ev BuildFailed) {
 	m.settle(f)
 }
 
-// lose marks pieces that are gone. Who was given one finds out by itself.
+// tell tells the users that hold pieces which are gone. Without it each would find
+// that out piece by piece, and give up.
+func (m *Frames) tell(f *frame, is func(Piece) bool) {
+	for _, name := range slices.Sorted(maps.Keys(f.users)) {
+		var lost []int
+		for n, p := range f.users[name].given {
+			if is(p) {
+				lost = append(lost, n)
+			}
+		}
+		if slices.Sort(lost); len(lost) > 0 {
+			m.emit(Lose{f.ID, name, lost})
+		}
+	}
+}
+
+// lose marks pieces that are gone.
 func (m *Frames) lose(f *frame, is func(Piece) bool) {
 	for n, p := range f.Pieces {
 		if is(p) {

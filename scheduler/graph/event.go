@@ -92,6 +92,10 @@ type TaskFailed struct {
 // ExecutorLost says that the executor is gone and so is its shuffle output.
 type ExecutorLost struct{ Executor string }
 
+// OutputsLost says that accepted outputs can't be read any more, as when somebody else
+// has found that out. Those that aren't accepted now don't matter.
+type OutputsLost struct{ Lost []LostInput }
+
 // RootStarted says that the event loop is about to run the root. The answer tells
 // whether it may (see StartRoot, SkipRoot).
 type RootStarted struct{ Epoch int }
@@ -140,6 +144,7 @@ func (TaskSucceeded) isEvent()   {}
 func (RowsReady) isEvent()       {}
 func (TaskFailed) isEvent()      {}
 func (ExecutorLost) isEvent()    {}
+func (OutputsLost) isEvent()     {}
 func (RootStarted) isEvent()     {}
 func (RootLostInput) isEvent()   {}
 func (RootSealed) isEvent()      {}

@@ -112,6 +112,8 @@ func (g *Graph) Apply(ev Event, now time.Time) []Action {
 		g.taskFailed(ev)
 	case ExecutorLost:
 		g.executorLost(ev)
+	case OutputsLost:
+		g.outputsLost(ev)
 	case RootStarted:
 		g.rootStarted(ev)
 	case RootLostInput:

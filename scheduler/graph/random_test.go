@@ -221,7 +221,15 @@ func (w *world) rootEvent(kind, late int) {
 
 func (w *world) random() {
 	executor := rapid.SampledFrom([]string{"e0", "e1", "e2"})
-	switch rapid.IntRange(0, 13).Draw(w.rt, "event") {
+	switch rapid.IntRange(0, 14).Draw(w.rt, "event") {
+	case 14:
+		var lost []graph.LostInput
+		for _, r := range w.g.Runs() {
+			if rapid.IntRange(0, 2).Draw(w.rt, "is lost") == 0 {
+				lost = append(lost, graph.LostInput{Task: r.Task, Attempt: r.Attempt, Executor: r.Executor})
+			}
+		}
+		w.step(graph.OutputsLost{Lost: lost})
 	case 13:
 		if len(w.box) > 0 {
 			s := rapid.SampledFrom(w.box).Draw(w.rt, "rows").(graph.TaskSucceeded)

@@ -287,6 +287,20 @@ func (g *Graph) markLost(consumer *stage, l LostInput) bool {
 	return true
 }
 
+func (g *Graph) outputsLost(ev OutputsLost) {
+	if g.state != Running || g.isSealed() {
+		return
+	}
+	hit := false
+	for _, l := range ev.Lost {
+		hit = g.markLost(nil, l) || hit
+	}
+	if hit {
+		g.touch()
+		g.settle()
+	}
+}
+
 func (g *Graph) executorLost(ev ExecutorLost) {
 	if g.state != Running || g.isSealed() {
 		return

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/planner"
 )
 
 // statementCache is the kind of statement of jobs that build cached frames.
@@ -151,4 +154,83 @@ func (s *Scheduler) frameStatus(v cached.View) *firnpb.FrameStatus {
 		st.Sql, st.JobId, st.CreatedUnixMs, st.ResultSchema = l.SQL, l.Job, millis(l.Created), l.Schema
 	}
 	return st
+}
+
+// checkFrame refuses to cache a query whose rows couldn't be read by name, or built
+// again.
+func checkFrame(p *planner.Job, top plan.Node) error {
+	refuse := func(hint, cause string, args ...any) error {
+		return &commit.Error{Code: commit.CodeFrameQuery, Op: "cache query", Cause: fmt.Errorf(cause, args...), Tried: "nothing was run", Hint: hint}
+	}
+	seen := map[string]bool{}
+	for _, c := range p.ResultColumns {
+		if name := strings.ToLower(c.Name); seen[name] || name == "" {
+			return refuse("Give each column a name of its own with AS.", "several columns are called %q", c.Name)
+		} else {
+			seen[name] = true
+		}
+	}
+	for _, src := range sourcesOf(top) {
+		if src.Upload != nil {
+			return refuse("Insert the rows into a table and cache a query over that.", "it reads the upload %s, which is gone once it was read, so that lost rows couldn't be built again", src.Upload.ID)
+		}
+	}
+	return nil
+}
+
+func sourcesOf(n plan.Node) (all []plan.Source) {
+	for ; n != nil; n = n.Inputs()[0] {
+		if q, ok := n.(*plan.Query); ok {
+			all = append(all, q.Sources...)
+		}
+		if len(n.Inputs()) == 0 {
+			break
+		}
+	}
+	return all
+}
+
+// useFrame gives a job a cached frame to read. The job holds it until it ends.
+func (s *Scheduler) useFrame(ctx context.Context, j *job, id string) (f plan.Frame, columns []plan.Column, err error) {
+	if cerr := s.loop.call(ctx, func() {
+		if err = s.frameEvent(cached.Use{Frame: id, Owner: j.namespace, User: j.id}); err != nil {
+			return
+		}
+		f, columns = s.planFrame(id), s.state.frames.lineages[id].Columns
+	}); cerr != nil {
+		return f, nil, cerr
+	}
+	return f, columns, err
+}
+
+// planFrame is a frame as plans have it.
+func (s *Scheduler) planFrame(id string) plan.Frame {
+	v, _ := s.state.frames.Any(id)
+	f := plan.Frame{ID: id, Pieces: len(v.Pieces), Repeats: v.Repeats}
+	for _, p := range v.Pieces {
+		f.Rows, f.Bytes = f.Rows+p.Rows, f.Bytes+p.Bytes
+	}
+	return f
+}
+
+// sourceFrames gives a job that builds a frame again the frames that it reads, as they
+// are now.
+func (s *Scheduler) sourceFrames(ctx context.Context, j *job, top plan.Node) (_ plan.Node, err error) {
+	cerr := s.loop.call(ctx, func() {
+		top = plan.Rewrite(top, func(n plan.Node) {
+			q, ok := n.(*plan.Query)
+			if !ok {
+				return
+			}
+			q.Sources = slices.Clone(q.Sources)
+			for i := range q.Sources {
+				if f := q.Sources[i].Frame; f != nil && err == nil {
+					err = s.frameEvent(cached.Use{Frame: f.ID, Owner: j.namespace, User: j.id, Again: true})
+					own := s.planFrame(f.ID)
+					q.Sources[i].Frame = &own
+				}
+			}
+		})
+	})
+	return top, errors.Join(cerr, err)
 }
