@@ -7,8 +7,9 @@ import (
 	"github.com/firn-project/firn/internal/flightsql"
 )
 
-// sparing is for how long an engine isn't asked for another token, whatever is said
-// of the last one: an executor can't have the scheduler log in without end.
+// sparing is for how long after a login an engine isn't asked for another token: an
+// executor that says that the last one has ended can't have the scheduler log in
+// without end.
 const sparing = time.Second
 
 // shown is what is shown to an engine for a user and a password.
@@ -55,9 +56,13 @@ func (r *Registry) login(ctx context.Context, s source, a flightsql.Access, expi
 		return "", context.Cause(ctx)
 	}
 	of := (flightsql.Access{Authorization: s.URI + "\x00" + s.User + "\x00" + s.Password}).Fingerprint()
-	fresh := l.of == of && l.authorization != ""
-	if fresh && (expired == "" || expired != (flightsql.Access{Authorization: l.authorization}).Fingerprint() || time.Since(l.made) < sparing) {
-		return l.authorization, nil
+	if l.of == of && l.authorization != "" {
+		if expired == "" || expired != (flightsql.Access{Authorization: l.authorization}).Fingerprint() {
+			return l.authorization, nil
+		}
+		if err := pause(ctx, sparing-time.Since(l.made)); err != nil {
+			return "", err
+		}
 	}
 	token, err := flightsql.Login(ctx, a, s.User, s.Password)
 	if err != nil {
@@ -65,4 +70,15 @@ func (r *Registry) login(ctx context.Context, s source, a flightsql.Access, expi
 	}
 	l.of, l.authorization, l.made = of, token, time.Now()
 	return token, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
