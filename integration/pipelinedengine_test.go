@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -135,6 +136,8 @@ type tapped struct {
 
 func startTapped(t *testing.T, dispatch string, slots ...int) *tapped {
 	t.Helper()
+	others := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, others) })
 	c, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Executors: cluster.NoExecutors, Dispatch: dispatch, Planning: "static"})
 	if err != nil {
 		t.Fatal(err)

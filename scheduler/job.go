@@ -103,6 +103,7 @@ type job struct {
 	schema     []byte
 	// shown are the outputs that partitions of a pipelined job that runs stand for.
 	shown   []shown
+	listing uint64
 	expires time.Time
 
 	// logged is what the event log has of it.
@@ -217,7 +218,7 @@ func (s *Scheduler) apply(j *job, ev graph.Event) []graph.Action {
 	actions := j.graph.Apply(ev, time.Now())
 	s.carryOut(j, actions)
 	s.noteChanges(j)
-	if j.mode == plan.ModePipelined && !j.hasEnded() {
+	if j.mode == plan.ModePipelined && !j.hasEnded() && j.graph.Listing() != j.listing {
 		s.showReadable(j)
 	}
 	if j.graph.Revision() != before || len(actions) > 0 {
@@ -392,13 +393,11 @@ type shown struct {
 
 // showReadable shows what a client can read already of a pipelined job's rows.
 func (s *Scheduler) showReadable(j *job) {
+	j.listing = j.graph.Listing()
 	readable := j.graph.Readable()
 	now := make([]shown, len(readable))
 	for i := range readable {
 		now[i] = shown{readable[i].Attempt, readable[i].Running}
-	}
-	if slices.Equal(now, j.shown) {
-		return
 	}
 	partitions := make([]*firnpb.ResultPartition, len(now))
 	for i, a := range readable {

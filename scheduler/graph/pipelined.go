@@ -22,8 +22,17 @@ type pipe struct {
 	// shown is how many tasks of the final stage, from the first on, a client may
 	// have read rows of.
 	shown int
+	// listed is what Readable gave last, listing counts its changes.
+	listed  []listed
+	listing uint64
 	// holding: some task waits for the end of an attempt that it can't read.
 	holding bool
+}
+
+// listed is an output that a client was shown.
+type listed struct {
+	attempt string
+	running bool
 }
 
 // underWay: every task runs or was accepted and can be read.
@@ -171,7 +180,27 @@ func (g *Graph) show() {
 	for tasks := g.final().tasks; g.pipe.shown < len(tasks) && tasks[g.pipe.shown].readable(); {
 		g.pipe.shown++
 	}
+	n, p := 0, &g.pipe
+	for tasks := g.final().tasks; n < min(p.shown, len(tasks)) && tasks[n].readable(); n++ {
+		now := listed{tasks[n].attempt, tasks[n].state == taskRunning}
+		switch {
+		case n == len(p.listed):
+			p.listed = append(p.listed, now)
+		case p.listed[n] != now:
+			p.listed[n] = now
+		default:
+			continue
+		}
+		p.listing++
+	}
+	if n < len(p.listed) {
+		p.listed = p.listed[:n]
+		p.listing++
+	}
 }
+
+// Listing grows with each change of what Readable gives.
+func (g *Graph) Listing() uint64 { return g.pipe.listing }
 
 // Readable is what a client can read of a pipelined job that runs: the outputs of
 // the final stage up to the first task that has none yet, so that rows stay in plan
