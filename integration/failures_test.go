@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/firn-project/firn/integration/process"
 )
@@ -27,9 +28,15 @@ type lakeside struct {
 
 func startProcesses(t *testing.T, dispatch string, executors int) *lakeside {
 	t.Helper()
+	return startProcessesWith(t, dispatch, executors, "2s")
+}
+
+// startProcessesWith has executors lost after the time given.
+func startProcessesWith(t *testing.T, dispatch string, executors int, timeout string) *lakeside {
+	t.Helper()
 	l := &lakeside{t: t, dir: t.TempDir()}
 	config := filepath.Join(l.dir, "scheduler.yaml")
-	body := "dispatch: " + dispatch + "\nsources: {local: {allow: [/]}}\nexecutors: {heartbeat: 200ms, timeout: 2s}\n"
+	body := "dispatch: " + dispatch + "\nsources: {local: {allow: [/]}}\nexecutors: {heartbeat: 200ms, timeout: " + timeout + "}\n"
 	if err := os.WriteFile(config, []byte(body), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -290,5 +297,50 @@ func TestCancelAtAnyPoint(t *testing.T) {
 		if job.State != "succeeded" && job.State != "cancelled" {
 			t.Errorf("at %s: the job is %s: %s", moment, job.State, r.Stderr)
 		}
+	}
+}
+
+// An executor that stands still with finished output that others need is known to
+// the scheduler for long: who reads from it doesn't wait for that, and what it holds
+// is made again. Its late successes change nothing when it goes on, and none of its
+// files stays.
+func TestFrozenExecutorWithOutput(t *testing.T) {
+	for _, dispatch := range []string{"push", "pull"} {
+		t.Run(dispatch, func(t *testing.T) {
+			l := startProcessesWith(t, dispatch, 3, "10m")
+			l.Exec(nil, "CREATE TABLE lake.air.t (n bigint, part bigint) PARTITIONED BY (part)")
+			const rows = 400_000
+			mark := l.scheduler.Mark()
+			done := l.launch(fmt.Sprintf("INSERT INTO lake.air.t SELECT i, i %% 7 FROM range(%d) r(i)", rows), "frozen")
+			frozen := l.executors[l.victim(l.scheduler.AwaitLog(t, mark, `"msg":"task launched"`, `"stage":0`))]
+			// It gets no task of the next stage: its heartbeats would be waited for then.
+			if r := process.Run(t.Context(), t, "executor", "drain", frozen.Ready["id"].(string), "--no-wait", "--server", l.scheduler.Address); r.Code != 0 {
+				t.Fatalf("drain: exit code %d, %s", r.Code, r.Stderr)
+			}
+			l.scheduler.AwaitLog(t, mark, `"msg":"task launched"`, `"stage":1`)
+			frozen.Signal(t, syscall.SIGSTOP)
+			r := <-done
+			if r.Code != 0 {
+				t.Fatalf("exit code %d: %s", r.Code, r.Stderr)
+			}
+			if w := written(t, r); w.Commit != "committed" || w.Rows != rows {
+				t.Fatalf("%+v", w)
+			}
+			frozen.Signal(t, syscall.SIGCONT)
+			if all, distinct := l.rows("lake.air.t"); all != rows || distinct != rows {
+				t.Fatalf("%d rows, %d different ones", all, distinct)
+			}
+			left := []string{""}
+			for deadline := time.Now().Add(30 * time.Second); len(left) > 0; <-time.After(10 * time.Millisecond) {
+				if left, _ = filepath.Glob(filepath.Join(l.dir, "executor-*", "shuffle", "*", "*")); time.Now().After(deadline) {
+					t.Fatalf("still on executors' disks: %v", left)
+				}
+			}
+			if text := l.scheduler.Log(); strings.Contains(text, `"msg":"executor lost"`) {
+				t.Error("the executor was lost: the test shows nothing")
+			} else if !strings.Contains(text, `"msg":"executor can't be read from"`) {
+				t.Log("everything had been read before it was stopped")
+			}
+		})
 	}
 }

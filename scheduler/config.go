@@ -171,6 +171,8 @@ type Config struct {
 	// tests.
 	newCommitter  func(Config) Committer
 	bindStatement func(context.Context, sql.Statement, plan.Session, sql.BindOptions) (plan.Node, error)
+	// readSilence replaces how long an executor may be silent to who reads from it.
+	readSilence time.Duration
 	// openJournal replaces the journal in tests.
 	openJournal func(context.Context, string) (journal.Journal, error)
 }

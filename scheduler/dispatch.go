@@ -148,17 +148,17 @@ func (s *Scheduler) launchNext(n int, room func(*executor) bool) []*launch {
 	var all []*launch
 	up := s.up()
 	now := time.Now()
-	fresh := s.placement.Fit(up, nil, 0, now) // nearly all tasks haven't failed anywhere
 	for passed := 0; len(all) < n && passed < len(s.state.ready) && s.leastBusy(room) != nil; {
 		j := s.state.ready[0]
 		s.state.ready = s.state.ready[1:]
 		if len(j.queue) == 0 { // they were cancelled
 			continue
 		}
+		fresh := s.placement.Fit(j.id, up, nil, 0, now) // nearly all tasks haven't failed anywhere
 		run, e, found := s.next(j, func(run graph.RunTask) *executor {
 			fits := fresh
 			if len(run.Failed) > 0 {
-				fits = s.placement.Fit(up, run.Failed, now.Sub(run.Since), now)
+				fits = s.placement.Fit(j.id, up, run.Failed, now.Sub(run.Since), now)
 			}
 			takes := func(e *executor) bool { return room(e) && fits(e.id) }
 			if len(j.held) > 0 {
@@ -203,6 +203,19 @@ func hasInput(e *executor, run graph.RunTask) bool {
 	return slices.ContainsFunc(run.Inputs, func(in graph.Accepted) bool { return in.Executor == e.id })
 }
 
+// unreachable notes that an executor couldn't be read from: the job's tasks rather run
+// elsewhere.
+func (s *Scheduler) unreachable(j *job, lost *wire.LostInputError) {
+	if lost.Unreachable {
+		s.log.Warn("executor can't be read from", slog.String("job_id", j.id), slog.String("executor", lost.Executor), slog.Any("error", lost))
+		s.placement.Unreachable(j.id, lost.Executor, s.up(), time.Now())
+	}
+}
+
+func lostOf(l *wire.LostInputError) *graph.LostInput {
+	return &graph.LostInput{Task: graph.TaskID{Stage: l.Stage, Task: l.Task}, Attempt: l.Attempt, Executor: l.Executor, Unreachable: l.Unreachable}
+}
+
 // up are the executors that take tasks.
 func (s *Scheduler) up() []string {
 	var all []string
@@ -240,7 +253,7 @@ func (s *Scheduler) launchTwin(j *job, late graph.TaskRun) {
 		return
 	}
 	var p *poll
-	fits := s.placement.Fit(s.up(), append(slices.Clip(run.Failed), late.Executor), 0, time.Now())
+	fits := s.placement.Fit(j.id, s.up(), append(slices.Clip(run.Failed), late.Executor), 0, time.Now())
 	other := func(e *executor) bool { return e.id != late.Executor && e.free() > 0 && fits(e.id) }
 	e := s.leastBusy(other)
 	if s.cfg.Dispatch == DispatchPull {

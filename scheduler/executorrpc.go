@@ -128,7 +128,7 @@ func (s *Scheduler) executorStatus(e *executor) *firnpb.ExecutorStatus {
 	switch {
 	case e.returning:
 		st.State = "returning"
-	case e.stays() && s.placement.PassedOver(e.id, time.Now()):
+	case e.stays() && s.placement.PassedOver("", e.id, time.Now()):
 		st.State = "passed_over"
 	case e.stays():
 	case len(e.running) == 0 && len(st.Holds) == 0:
@@ -337,6 +337,7 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 		ev.SourceLost = commit.CodeOf(ev.Err) == commit.CodeFlightLost
 		if lost, ok := errors.AsType[*wire.LostInputError](ev.Err); ok {
 			ev.Lost = s.lostInput(a, lost)
+			s.unreachable(a.job, lost)
 		}
 		if until := s.placement.Failed(e.id, ev.Err, time.Now()); !until.IsZero() {
 			s.log.Warn("executor fails tasks and is passed over", slog.String("executor", e.id), slog.Time("until", until), slog.Any("error", ev.Err))

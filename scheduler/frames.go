@@ -198,10 +198,10 @@ func (s *Scheduler) lostInput(a *attempt, lost *wire.LostInputError) *graph.Lost
 		frame, id := a.job.planned.Stages[in].Frame, graph.TaskID{Stage: in, Task: lost.Task}
 		if p, ok := s.state.frames.Held(frame, a.job.id, lost.Task); ok && p.Attempt == lost.Attempt {
 			_ = s.frameEvent(cached.PiecesLost{Frame: frame, Attempts: []string{lost.Attempt}})
-			return &graph.LostInput{Task: id, Attempt: a.job.held[id], Executor: lost.Executor}
+			return &graph.LostInput{Task: id, Attempt: a.job.held[id], Executor: lost.Executor, Unreachable: lost.Unreachable}
 		}
 	}
-	return &graph.LostInput{Task: graph.TaskID{Stage: lost.Stage, Task: lost.Task}, Attempt: lost.Attempt, Executor: lost.Executor}
+	return lostOf(lost)
 }
 
 // losePieces tells a job that pieces which it was given are lost: after the event that

@@ -287,6 +287,7 @@ func (s *Scheduler) endEarly(j *job, state graph.State, err error) {
 // jobEnded records the job's end; when that is durable, whoever waits is told.
 func (s *Scheduler) jobEnded(j *job) {
 	j.ended = time.Now()
+	s.placement.EndJob(j.id)
 	j.expires = j.ended.Add(s.cfg.ResultTTL)
 	for _, id := range j.uploads {
 		s.releaseUpload(id, j.state() == graph.Succeeded)

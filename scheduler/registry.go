@@ -365,7 +365,7 @@ func (s *Scheduler) anyExecutor(ctx context.Context, avoid ...string) (*executor
 		var arrived chan struct{}
 		if err := s.loop.call(ctx, func() {
 			arrived = s.state.arrived
-			fits := s.placement.Fit(s.up(), avoid, 0, time.Now())
+			fits := s.placement.Fit("", s.up(), avoid, 0, time.Now())
 			e = s.leastBusy(func(e *executor) bool { return e.stays() && fits(e.id) })
 			if e != nil {
 				s.use(e)

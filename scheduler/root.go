@@ -291,9 +291,8 @@ func (r *rootRun) finished(report commit.Report, err error) {
 	}
 	if lost, ok := errors.AsType[*wire.LostInputError](err); ok {
 		s.log.Warn("root lost its input", slog.String("job_id", j.id), slog.Int("epoch", r.epoch), slog.Any("error", err))
-		s.apply(j, graph.RootLostInput{Epoch: r.epoch, Lost: []graph.LostInput{{
-			Task: graph.TaskID{Stage: lost.Stage, Task: lost.Task}, Attempt: lost.Attempt, Executor: lost.Executor,
-		}}, Err: lost})
+		s.unreachable(j, lost)
+		s.apply(j, graph.RootLostInput{Epoch: r.epoch, Lost: []graph.LostInput{*lostOf(lost)}, Err: lost})
 		return
 	}
 	wait := time.Duration(max(0, r.driven.Load()-r.queued.Load()))

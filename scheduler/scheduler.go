@@ -188,7 +188,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		return &commit.Error{Code: commit.CodeCluster, Op: "listen on", Object: s.cfg.Listen, Cause: err, Hint: "Choose a free address with --listen HOST:PORT; port 0 takes any."}
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.flight = flightread.New(flightread.Config{Dial: s.cfg.Dial})
+	s.flight = flightread.New(flightread.Config{Dial: s.cfg.Dial, Silence: s.cfg.readSilence})
 	if s.cfg.newCommitter != nil {
 		s.committer = s.cfg.newCommitter(s.cfg)
 	} else {

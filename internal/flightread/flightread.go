@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -25,6 +26,10 @@ type Config struct {
 	// Backoff is the first wait between two tries, doubled from try to try; 50
 	// ms when zero.
 	Backoff time.Duration
+	// Silence is how long an executor may be silent, also to the question whether it
+	// is there, before what it holds is lost; 10 s when zero. One that answers may
+	// take its time with rows.
+	Silence time.Duration
 	// Dial are further gRPC options, after wire.DialOptions.
 	Dial []grpc.DialOption
 }
@@ -45,6 +50,9 @@ func New(cfg Config) *Client {
 	}
 	if cfg.Backoff == 0 {
 		cfg.Backoff = 50 * time.Millisecond
+	}
+	if cfg.Silence == 0 {
+		cfg.Silence = 10 * time.Second
 	}
 	return &Client{cfg: cfg, conns: map[string]*grpc.ClientConn{}}
 }
@@ -105,6 +113,8 @@ type Reader struct {
 	// delivered is how many batches the caller has.
 	delivered int
 	done      bool
+	// silent: the executor answered nothing any more. The reader has ended.
+	silent atomic.Bool
 }
 
 // Open makes a reader; nothing is sent yet. The reader lives until ctx ends or
@@ -163,6 +173,7 @@ func (r *Reader) Next() (arrow.RecordBatch, error) {
 
 // retry runs step until it succeeds, ends with io.EOF, or fails for good.
 func (r *Reader) retry(step func() error) error {
+	defer r.watch()()
 	wait := r.client.cfg.Backoff
 	for try := 0; ; try++ {
 		err := step()
@@ -170,12 +181,12 @@ func (r *Reader) retry(step func() error) error {
 			return err
 		}
 		r.drop()
-		if ctxErr := r.ctx.Err(); ctxErr != nil {
-			return ctxErr
+		if r.ctx.Err() != nil {
+			return r.ended()
 		}
 		switch status.Code(err) {
 		case codes.NotFound:
-			return r.lost(err)
+			return r.lost(err, false)
 		case codes.PermissionDenied, codes.Unauthenticated:
 			return &commit.Error{
 				Code: commit.CodeTicketRefused, Op: "read shuffle output from", Object: "executor " + r.src.Executor,
@@ -184,22 +195,30 @@ func (r *Reader) retry(step func() error) error {
 			}
 		}
 		if try >= r.client.cfg.Retries {
-			return r.lost(err)
+			return r.lost(err, status.Code(err) == codes.Unavailable)
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-r.ctx.Done():
 			timer.Stop()
-			return r.ctx.Err()
+			return r.ended()
 		case <-timer.C:
 		}
 		wait *= 2
 	}
 }
 
-func (r *Reader) lost(err error) error {
+// ended is the error of a reader whose context has ended.
+func (r *Reader) ended() error {
+	if r.silent.Load() {
+		return r.lost(fmt.Errorf("nothing came from the executor for %v, nor an answer to whether it is there", r.client.cfg.Silence), true)
+	}
+	return r.ctx.Err()
+}
+
+func (r *Reader) lost(err error, unreachable bool) error {
 	return &wire.LostInputError{
-		Stage: r.src.Stage, Task: r.src.Task, Attempt: r.src.Attempt, Executor: r.src.Executor,
+		Stage: r.src.Stage, Task: r.src.Task, Attempt: r.src.Attempt, Executor: r.src.Executor, Unreachable: unreachable,
 		Cause: fmt.Errorf("read from %s: %w", r.src.Address, err),
 	}
 }

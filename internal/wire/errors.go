@@ -26,6 +26,8 @@ type LostInputError struct {
 	Stage, Task int
 	// Attempt wrote the piece; Executor holds it, or did.
 	Attempt, Executor string
+	// Unreachable: the executor doesn't answer, so nothing that it holds can be read.
+	Unreachable bool
 	// Cause is what happened when it was read.
 	Cause error
 }
@@ -131,7 +133,7 @@ func TaskErrorToProto(err error) *firnpb.TaskError {
 	if lost, ok := errors.AsType[*LostInputError](err); ok {
 		out.LostInput = &firnpb.LostInput{
 			Stage: uint32(lost.Stage), Task: uint32(lost.Task),
-			AttemptId: valid(lost.Attempt), ExecutorId: valid(lost.Executor),
+			AttemptId: valid(lost.Attempt), ExecutorId: valid(lost.Executor), Unreachable: lost.Unreachable,
 		}
 		err = lost.Cause
 	}
@@ -155,7 +157,7 @@ func TaskErrorFromProto(p *firnpb.TaskError) error {
 	if l := p.GetLostInput(); l != nil {
 		return &LostInputError{
 			Stage: int(l.GetStage()), Task: int(l.GetTask()),
-			Attempt: l.GetAttemptId(), Executor: l.GetExecutorId(), Cause: err,
+			Attempt: l.GetAttemptId(), Executor: l.GetExecutorId(), Unreachable: l.GetUnreachable(), Cause: err,
 		}
 	}
 	if plain, ok := err.(*remoteError); ok && p.GetClass() == ClassCancelled { //nolint:errorlint // made above

@@ -73,6 +73,9 @@ type LostInput struct {
 	Task     TaskID
 	Attempt  string
 	Executor string
+	// Unreachable: the executor couldn't be reached, so that nothing of the job that
+	// it holds can be read.
+	Unreachable bool
 }
 
 // TaskFailed says that the attempt ended without output.

@@ -47,8 +47,10 @@ type Graph struct {
 	readers map[int]bool // epochs of roots that may be reading
 	// on are the tasks that were on each executor, doneOn counts those that were
 	// accepted there.
-	on       map[string]map[TaskID]bool
-	doneOn   map[string]int
+	on     map[string]map[TaskID]bool
+	doneOn map[string]int
+	// gone are the revisions in which accepted attempts were given up.
+	gone     map[string]uint64
 	freed    bool // everything but a kept final stage
 	kept     bool // the final stage outlives success, for the client
 	pipe     pipe
@@ -83,7 +85,7 @@ func New(spec Spec, now time.Time) *Graph {
 	}
 	g := &Graph{
 		spec: spec, state: Planning, commit: commit.CommitNone,
-		byID: map[int]int{}, readers: map[int]bool{}, on: map[string]map[TaskID]bool{}, doneOn: map[string]int{}, started: now, now: now,
+		byID: map[int]int{}, readers: map[int]bool{}, on: map[string]map[TaskID]bool{}, doneOn: map[string]int{}, gone: map[string]uint64{}, started: now, now: now,
 	}
 	g.specErr = spec.Validate()
 	for i, s := range spec.Stages {

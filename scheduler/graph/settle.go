@@ -89,6 +89,7 @@ func (g *Graph) dropLost(s *stage) {
 // again.
 func (g *Graph) drop(s *stage, t *task) {
 	if t.state == taskDone {
+		g.gone[t.attempt] = g.revision
 		g.emit(DropOutput{Attempt: t.attempt})
 	}
 	g.become(s, t, taskWaiting)

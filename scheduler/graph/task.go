@@ -21,8 +21,10 @@ const (
 )
 
 type task struct {
-	// n is the task's number in its stage.
+	// n is the task's number in its stage, since the graph's revision when it was
+	// launched.
 	n            int
+	since        uint64
 	state        taskState
 	stageAttempt int
 	attempt      string
@@ -109,6 +111,7 @@ func (g *Graph) taskLaunched(ev TaskLaunched) {
 		return
 	}
 	g.become(s, t, taskRunning)
+	t.since = g.revision
 	t.attempt, t.executor, t.launched = ev.Attempt, ev.Executor, g.now
 	s.state = StageRunning
 	t.flows, t.heldBy = false, LostInput{}
@@ -244,6 +247,9 @@ func (g *Graph) taskFailed(ev TaskFailed) {
 	case ev.Lost != nil && g.markLost(s, *ev.Lost):
 		// The limit on the producer's rollbacks bounds this.
 		g.leave(s, t, ev.Attempt)
+	case ev.Lost != nil && g.gone[ev.Lost.Attempt] > t.since:
+		// It was given up while the task ran, which runs again with what there is now.
+		g.leave(s, t, ev.Attempt)
 	case ev.Lost != nil && g.hold(s, t, *ev.Lost):
 	case ev.SourceLost:
 		g.sourceLost(s, err)
@@ -284,6 +290,13 @@ func (g *Graph) markLost(consumer *stage, l LostInput) bool {
 		return false
 	}
 	s.lose(t)
+	if l.Unreachable {
+		for _, id := range g.tasksOn(l.Executor) {
+			if s, t := g.find(id); t != nil && t.state == taskDone && t.executor == l.Executor {
+				s.lose(t)
+			}
+		}
+	}
 	return true
 }
 

@@ -16,7 +16,7 @@ var (
 )
 
 func fit(b *placement.Board, up, failed []string, waited time.Duration, now time.Time) (all []string) {
-	fits := b.Fit(up, failed, waited, now)
+	fits := b.Fit("j", up, failed, waited, now)
 	for _, e := range up {
 		if fits(e) {
 			all = append(all, e)
@@ -66,7 +66,7 @@ func TestPassedOver(t *testing.T) {
 	now, want := t0, placement.First
 	for range 6 {
 		until := b.Failed("e", full, now)
-		if until.Sub(now) != want || !b.PassedOver("e", until.Add(-1)) || b.PassedOver("e", until) {
+		if until.Sub(now) != want || !b.PassedOver("j", "e", until.Add(-1)) || b.PassedOver("j", "e", until) {
 			t.Fatalf("passed over for %v, want %v", until.Sub(now), want)
 		}
 		if !b.Failed("e", full, now).IsZero() {
@@ -79,12 +79,30 @@ func TestPassedOver(t *testing.T) {
 	}
 	b.Failed("e", full, now)
 	b.Succeeded("e")
-	if b.PassedOver("e", now) || !b.Failed("e", full, now).IsZero() {
+	if b.PassedOver("j", "e", now) || !b.Failed("e", full, now).IsZero() {
 		t.Fatal("a success counts for nothing")
 	}
 	b.Failed("e", full, now)
 	b.Forget("e")
-	if b.PassedOver("e", now) {
+	if b.PassedOver("j", "e", now) {
 		t.Fatal("its next process is passed over")
+	}
+}
+
+// An executor that a task couldn't reach is passed over for that job only, and not
+// if it is the last one.
+func TestUnreachable(t *testing.T) {
+	b, up := placement.New(), []string{"a", "b"}
+	b.Unreachable("j", "a", up, t0)
+	b.Unreachable("j", "b", up, t0)
+	if got := fit(b, up, nil, 0, t0); !slices.Equal(got, []string{"b"}) {
+		t.Fatalf("%v fit, want the last one", got)
+	}
+	if b.PassedOver("other", "a", t0) || b.PassedOver("", "a", t0) || b.PassedOver("j", "a", t0.Add(placement.Most)) {
+		t.Fatal("passed over for another job, or for ever")
+	}
+	b.EndJob("j")
+	if got := fit(b, up, nil, 0, t0); !slices.Equal(got, up) {
+		t.Fatalf("%v fit after the job's end", got)
 	}
 }

@@ -800,11 +800,13 @@ func (x *TaskError) GetReason() string {
 }
 
 type LostInput struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stage         uint32                 `protobuf:"varint,1,opt,name=stage,proto3" json:"stage,omitempty"`
-	Task          uint32                 `protobuf:"varint,2,opt,name=task,proto3" json:"task,omitempty"`
-	AttemptId     string                 `protobuf:"bytes,3,opt,name=attempt_id,json=attemptId,proto3" json:"attempt_id,omitempty"`
-	ExecutorId    string                 `protobuf:"bytes,4,opt,name=executor_id,json=executorId,proto3" json:"executor_id,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Stage      uint32                 `protobuf:"varint,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	Task       uint32                 `protobuf:"varint,2,opt,name=task,proto3" json:"task,omitempty"`
+	AttemptId  string                 `protobuf:"bytes,3,opt,name=attempt_id,json=attemptId,proto3" json:"attempt_id,omitempty"`
+	ExecutorId string                 `protobuf:"bytes,4,opt,name=executor_id,json=executorId,proto3" json:"executor_id,omitempty"`
+	// unreachable: not only this output, but nothing of that executor can be read.
+	Unreachable   bool `protobuf:"varint,5,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -865,6 +867,13 @@ func (x *LostInput) GetExecutorId() string {
 		return x.ExecutorId
 	}
 	return ""
+}
+
+func (x *LostInput) GetUnreachable() bool {
+	if x != nil {
+		return x.Unreachable
+	}
+	return false
 }
 
 type TaskStatus struct {
@@ -5189,14 +5198,15 @@ const file_firn_proto_rawDesc = "" +
 	"\n" +
 	"lost_input\x18\a \x01(\v2\x12.firn.v1.LostInputR\tlostInput\x12\x14\n" +
 	"\x05tried\x18\b \x01(\tR\x05tried\x12\x16\n" +
-	"\x06reason\x18\t \x01(\tR\x06reason\"u\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\"\x97\x01\n" +
 	"\tLostInput\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x03 \x01(\tR\tattemptId\x12\x1f\n" +
 	"\vexecutor_id\x18\x04 \x01(\tR\n" +
-	"executorId\"\xb4\x04\n" +
+	"executorId\x12 \n" +
+	"\vunreachable\x18\x05 \x01(\bR\vunreachable\"\xb4\x04\n" +
 	"\n" +
 	"TaskStatus\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +

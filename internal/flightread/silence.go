@@ -1,0 +1,51 @@
+package flightread
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// question is a call that no server knows. Its refusal is the answer.
+const question = "/firn.v1.Question/AreYouThere"
+
+// watch ends the reader when nothing comes from the executor. A process that stands
+// still keeps its connections, so half of the time that it may be silent it is
+// waited for, and the other half it is asked. The watch ends with what it returns.
+func (r *Reader) watch() (end func()) {
+	half := r.client.cfg.Silence / 2
+	ctx, cancel := context.WithCancel(r.ctx)
+	var again *time.Timer
+	armed := make(chan struct{})
+	again = time.AfterFunc(half, func() {
+		<-armed
+		if ctx.Err() == nil && !r.there(ctx, half) && ctx.Err() == nil {
+			r.silent.Store(true)
+			r.cancel()
+			return
+		}
+		if ctx.Err() == nil {
+			again.Reset(half)
+		}
+	})
+	close(armed)
+	return func() {
+		cancel()
+		again.Stop()
+	}
+}
+
+// there says whether the executor answers within a time. What it answers doesn't
+// matter.
+func (r *Reader) there(ctx context.Context, within time.Duration) bool {
+	conn, err := r.client.conn(r.src.Address)
+	if err != nil {
+		return true // the client is closed, and says so itself
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	_ = conn.Invoke(ctx, question, &emptypb.Empty{}, &emptypb.Empty{}, grpc.WaitForReady(true))
+	return ctx.Err() == nil
+}
