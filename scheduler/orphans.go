@@ -34,6 +34,16 @@ func (s *Scheduler) Orphans(ctx context.Context, r *firnpb.OrphansRequest) (*fir
 	if err != nil {
 		return nil, err
 	}
+	// The record has a running job as it was admitted.
+	if err := s.loop.call(ctx, func() {
+		for i := range jobs {
+			if j := s.state.jobs[jobs[i].ID]; j != nil {
+				jobs[i].State, jobs[i].Commit = string(j.state()), j.commitState()
+			}
+		}
+	}); err != nil {
+		return nil, err
+	}
 	storage := s.storage(ctx, name)
 	found := make([]*firnpb.OrphanFiles, len(jobs))
 	g, gctx := errgroup.WithContext(ctx)

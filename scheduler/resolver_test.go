@@ -189,6 +189,9 @@ func TestOrphans(t *testing.T) {
 				t.Errorf("%s: %v", id, o)
 			}
 		}
+		if o := all[running]; o.GetState() != "running" || o.GetCommit() != "in_flight" {
+			t.Errorf("a committing job is shown as %s %s", o.GetState(), o.GetCommit())
+		}
 		if o := all[dry]; len(o.GetFiles()) != 1 || o.GetWhy() == "" || o.GetKept() != "" || o.GetDeleted() != remove {
 			t.Errorf("the dry run's: %v", o)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -243,4 +244,25 @@ func TestCloseEndsJobs(t *testing.T) {
 	h = startIn(t, h.dir, h.catalogs, end)
 	wantState(t, h.get(inFlight), graph.Succeeded, commit.CommitCommitted)
 	wantState(t, h.get(waiting), graph.JobFailed, commit.CommitNone)
+}
+
+// A commit whose answer doesn't come is left after CloseTimeout, whatever its own
+// deadline is: it is on record, and the next process finds out.
+func TestCloseLeavesACommitWithoutAnAnswer(t *testing.T) {
+	catalogs := &fakeCatalogs{table: committest.NewCatalog(committest.Mode{})}
+	catalogs.set(func() { catalogs.faults = slices.Repeat([]string{"drop-request"}, 10_000) })
+	h := startIn(t, t.TempDir(), catalogs, func(c *Config) { c.CloseTimeout, c.CommitDeadline = 300*time.Millisecond, time.Hour })
+	startExecutor(t, h.s, executorOptions{id: "e1", slots: parts})
+	id := h.submit(&firnpb.ExecuteRequest{Sql: insert, IdempotencyKey: "k"})
+	h.waitUntil(id, func(st *firnpb.JobStatus) bool { return catalogs.table.Sends() > 0 })
+	began := time.Now()
+	must(t, h.s.Close(t.Context()))
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("closing took %v", took)
+	}
+	h.s = nil
+	catalogs.set(func() { catalogs.faults = nil })
+	h = startIn(t, h.dir, catalogs, nil)
+	wantState(t, h.wait(id), graph.Succeeded, commit.CommitCommitted)
+	wantOnce(t, h, id)
 }

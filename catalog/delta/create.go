@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,6 +60,11 @@ func NewTable(s TableSpec) (*Commit, error) {
 	for _, k := range slices.Sorted(maps.Keys(properties)) {
 		if strings.HasPrefix(strings.ToLower(k), "delta.") && !slices.Contains(createProperties, k) {
 			return refuse(fmt.Errorf("the property %.80q isn't one that this version makes a table with", k))
+		}
+	}
+	if text, ok := properties[delta.PropertyCheckpointInterval]; ok {
+		if n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err != nil || n < 1 {
+			return refuse(fmt.Errorf("%s is %.80q; want a number of versions, 1 or more", delta.PropertyCheckpointInterval, text))
 		}
 	}
 	if err := checkColumns(s.Schema, 0); err != nil {

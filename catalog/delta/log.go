@@ -140,6 +140,12 @@ func (l *Log) readCommit(ctx context.Context, version int64, files bool, f func(
 		}
 		return f(a)
 	})
+	if err == nil && lines == 0 {
+		// No writer makes one: it was cut, or is being written by somebody who doesn't
+		// put it there as a whole. To take it for a version without changes would be to
+		// lose what it is to say.
+		err = damaged(l.uri(commitName(version)), errors.New("it is a commit without any action"))
+	}
 	return v, err
 }
 

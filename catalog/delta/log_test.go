@@ -302,6 +302,17 @@ func TestPutAndSettle(t *testing.T) {
 	if _, err := tt.log.Settle(t.Context(), 2, "a2"); err == nil {
 		t.Error("half a commit was settled")
 	}
+	// Nor is one without an action: not a version in which nothing happened.
+	for _, text := range []string{"", "\n \n"} {
+		tt.write(commitName(2), text)
+		_, err := tt.log.Settle(t.Context(), 2, "a2")
+		_, serr := tt.log.Snapshot(t.Context(), Latest)
+		for _, err := range []error{err, serr} {
+			if err == nil || !strings.Contains(err.Error(), commitName(2)) || !strings.Contains(err.Error(), "without any action") {
+				t.Errorf("a commit of %q: %v", text, err)
+			}
+		}
+	}
 }
 
 // TestManyWriters: each version is taken once, whoever tries.
@@ -450,6 +461,9 @@ func TestNewTable(t *testing.T) {
 		{"vectors", property(delta.PropertyDeletionVectors, "true"), "3/7 [deletionVectors] [appendOnly deletionVectors invariants]"},
 		{"unknown property", property("delta.enableRowTracking", "true"), "delta.enableRowTracking"},
 		{"property that isn't a boolean", property(delta.PropertyAppendOnly, "x"), "neither true nor false"},
+		{"checkpoint interval", property(delta.PropertyCheckpointInterval, " 5 "), "1/2 [] []"},
+		{"no number", property(delta.PropertyCheckpointInterval, "potato"), `delta.checkpointInterval is "potato"`},
+		{"never", property(delta.PropertyCheckpointInterval, "0"), "1 or more"},
 		{"space in a name", column(delta.Field{Name: "a b", Type: delta.Long}), "has a letter"},
 		{"name twice", column(delta.Field{Name: "V", Type: delta.Long}), "stands twice"},
 		{"variant", column(delta.Field{Name: "x", Type: delta.Variant}), "of type variant"},

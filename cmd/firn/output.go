@@ -146,7 +146,7 @@ func writeText(w writeJSON) string {
 		text = "nothing new: this key was committed before; " + text
 	}
 	if w.RolledBack {
-		text += "; somebody rolled the table back since, so the rows aren't in its history any more"
+		text += "; " + snapshot + " isn't in the table's history any more: somebody rolled the table back since, and the rows are gone with it"
 	}
 	return text
 }

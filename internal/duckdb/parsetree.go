@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"unicode/utf8"
 )
@@ -64,7 +65,7 @@ func (p *Parser) ParseSelect(ctx context.Context, text string) ([]byte, error) {
 	out, err := p.in.serialize(ctx, text)
 	p.mu.Unlock()
 	if e, ok := errors.AsType[*Error](err); ok && e.Type == "Parser" {
-		return nil, &ParseError{Message: e.Message, offset: -1}
+		return nil, &ParseError{Message: withoutSettings(e.Message), offset: -1}
 	}
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (p *Parser) ParseSelect(ctx context.Context, text string) ([]byte, error) {
 		if err := json.Unmarshal([]byte(out), &head); err != nil {
 			return nil, fmt.Errorf("duckdb: parse tree: %w", err)
 		}
-		e := &ParseError{Message: head.Message, offset: -1}
+		e := &ParseError{Message: withoutSettings(head.Message), offset: -1}
 		if head.Type == "not implemented" {
 			e.Message = "this isn't a query: " + head.Message
 		}
@@ -89,6 +90,15 @@ func (p *Parser) ParseSelect(ctx context.Context, text string) ([]byte, error) {
 		return nil, e
 	}
 	return []byte(out), nil
+}
+
+// withoutSettings leaves out advice to change DuckDB's settings, which nobody can, and
+// says what helps instead.
+func withoutSettings(message string) string {
+	if what, _, found := strings.Cut(message, `Use "SET max_expression_depth`); found {
+		return strings.TrimSpace(what) + " Split it into several statements, or into subqueries that come one after the other."
+	}
+	return message
 }
 
 // byteOffset turns DuckDB's position, in characters, into bytes.

@@ -71,6 +71,9 @@ func TestParserErrors(t *testing.T) {
 			t.Errorf("%.40s: got %v", c.text, err)
 			continue
 		}
+		if strings.Contains(pe.Message, "SET ") {
+			t.Errorf("%.40s: advice that nobody can follow: %s", c.text, pe.Message)
+		}
 		if !strings.Contains(pe.Message, c.want) {
 			t.Errorf("%.40s: message %q, want %q in it", c.text, pe.Message, c.want)
 		}

@@ -3,7 +3,9 @@ package cleanup_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,18 @@ import (
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/journal/journaltest"
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
+	if underRace && !asked {
+		if err := flag.Set("rapid.checks", "10"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
 
 func must(t interface{ Fatal(...any) }, err error) {
 	if err != nil {

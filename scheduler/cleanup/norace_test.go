@@ -1,0 +1,5 @@
+//go:build !race
+
+package cleanup_test
+
+const underRace = false
