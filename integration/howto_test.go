@@ -35,7 +35,7 @@ func blocks(t *testing.T, page, language string) []string {
 // TestHowToFiles: the configuration that the pages show is one that a scheduler
 // takes. A block that is indented stands for properties of a catalog.
 func TestHowToFiles(t *testing.T) {
-	for _, page := range []string{"aws.md", "delta.md", "minio.md", "rest-catalog.md", "secrets.md"} {
+	for _, page := range []string{"aws.md", "delta.md", "flight-sql.md", "minio.md", "rest-catalog.md", "secrets.md"} {
 		for _, block := range blocks(t, page, "yaml") {
 			if strings.HasPrefix(block, " ") {
 				block = "catalogs:\n  lake:\n    type: rest\n    uri: https://catalog.example.com\n    properties:\n" + block

@@ -85,6 +85,16 @@ func TestALostSourceIsRunAFewTimes(t *testing.T) {
 	}
 }
 
+// TestNoSourceToLose: a stage that reads none fails as any other.
+func TestNoSourceToLose(t *testing.T) {
+	j := insert(t)
+	ev := lostSource(j.launch(graph.TaskID{Stage: 1}, "e"))
+	ev.Class = graph.NotRetryable
+	if acts := j.apply(ev); slices.ContainsFunc(acts, func(a graph.Action) bool { _, ok := a.(graph.RunSource); return ok }) || j.g.State() != graph.JobFailed {
+		t.Errorf("got %v, %s", acts, j.g.State())
+	}
+}
+
 // TestACancelledJobRunsNoSource: what comes of the query then changes nothing.
 func TestACancelledJobRunsNoSource(t *testing.T) {
 	j := reading(t, 2)

@@ -239,8 +239,10 @@ func (g *Graph) taskFailed(ev TaskFailed) {
 	if err == nil {
 		err = errors.New("the executor gave no cause")
 	}
+	// An executor may say so of any stage.
+	gone := ev.SourceLost && s.spec.Once
 	switch {
-	case ev.Class == NotRetryable && !ev.SourceLost:
+	case ev.Class == NotRetryable && !gone:
 		s.state, s.ended = StageFailed, g.now
 		g.fail(errTask(ev.Task, ev.Executor, err))
 		return
@@ -251,7 +253,7 @@ func (g *Graph) taskFailed(ev TaskFailed) {
 		// It was given up while the task ran, which runs again with what there is now.
 		g.leave(s, t, ev.Attempt)
 	case ev.Lost != nil && g.hold(s, t, *ev.Lost):
-	case ev.SourceLost:
+	case gone:
 		g.sourceLost(s, err)
 		if g.hasEnded() {
 			return
