@@ -31,6 +31,9 @@ type externalWrite struct {
 	Engine string        `json:"engine,omitempty"`
 }
 
+// isOpenWrite says whether the job is a write that isn't sealed, or given up, yet.
+func (j *job) isOpenWrite() bool { return j.external != nil && j.graph == nil && !j.hasEnded() }
+
 // openWrite lets workers in once the job is planned, or takes a write up that an
 // earlier process left.
 func (s *Scheduler) openWrite(j *job) {
@@ -63,6 +66,26 @@ func (s *Scheduler) openWrite(j *job) {
 		close(j.opened)
 		s.endWrite(j, j.write.Phase)
 	}
+}
+
+// takeUpAgain is the pause before a write that couldn't be taken up is tried again.
+const takeUpAgain = 2 * time.Second
+
+// planLater plans a job again after a while.
+func (s *Scheduler) planLater(j *job) {
+	s.wg.Go(func() {
+		t := time.NewTimer(takeUpAgain)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			s.loop.put(func() {
+				if !j.hasEnded() {
+					s.startPlanning(j)
+				}
+			})
+		case <-s.life.Done():
+		}
+	})
 }
 
 // writeOpened tells that the write is open.
@@ -177,7 +200,7 @@ func (s *Scheduler) admitWrite(ctx context.Context, j *job, add func() error) er
 	open, own := 0, 0
 	if err := s.loop.call(ctx, func() {
 		for _, o := range s.state.jobs {
-			if o.external == nil || o.graph != nil || o.hasEnded() {
+			if !o.isOpenWrite() {
 				continue
 			}
 			if open++; o.namespace == j.namespace {

@@ -1,17 +1,23 @@
 package scheduler
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"google.golang.org/grpc"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/commit/committest"
+	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/openwrite"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/storekeys"
 	"github.com/firn-project/firn/scheduler/writes/lifecycle"
 )
 
@@ -195,4 +201,51 @@ func TestRestoredJournalOfAWrite(t *testing.T) {
 			}
 		}
 	})
+}
+
+// laterKeys are keys of a store whose STS doesn't answer at first.
+type laterKeys struct{ failures atomic.Int32 }
+
+func (k *laterKeys) Scoping(context.Context, storekeys.Store) (bool, string, error) {
+	if k.failures.Add(-1) >= 0 {
+		return false, "", errors.New("STS doesn't answer")
+	}
+	return true, "", nil
+}
+
+func (*laterKeys) Mint(context.Context, storekeys.Store, objstore.Scope) (objstore.Keys, error) {
+	return objstore.Keys{AccessKeyID: "scoped", SecretAccessKey: "key", Expires: time.Now().Add(time.Hour)}, nil
+}
+
+// TestWriteIsTakenUpLater: what it takes to write may not be there when the scheduler
+// comes back; the write is open again when it is, and nothing is given up before.
+func TestWriteIsTakenUpLater(t *testing.T) {
+	catalogs := &fakeCatalogs{table: committest.NewCatalog(committest.Mode{}), storage: map[string]string{objstore.KeyEndpoint: "http://127.0.0.1:9", objstore.KeySecretKey: canary}}
+	dir, keys := t.TempDir(), &laterKeys{}
+	with := func(c *Config) { c.StoreKeys = keys }
+	h := startIn(t, dir, catalogs, with)
+	c := h.driver().begin("k")
+	handle := h.driver().write(c, "a")
+	h.close()
+	keys.failures.Store(1)
+	h = startIn(t, dir, catalogs, with)
+	a := h.driver().must(openwrite.ActionResume, openwrite.Resume{Version: 1, Key: "k"})
+	if a.Result != openwrite.ResultOpen || a.Context.WriteID != c.WriteID || keys.failures.Load() >= 0 {
+		t.Fatalf("%+v", a)
+	}
+	if a := h.driver().seal(c.WriteID, handle); a.Status.State != openwrite.StateCommitted {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestBeginOfNoTable: a write that can't begin says why, and none is begun.
+func TestBeginOfNoTable(t *testing.T) {
+	h := start(t, nil)
+	h.catalogs.set(func() {
+		h.catalogs.pinErr = &commit.Error{Code: commit.CodeTokensStripped, Op: "pin", Cause: errors.New("no way")}
+	})
+	_, err := h.driver().do(openwrite.ActionBegin, openwrite.Begin{Version: 1, Table: writeTable, Key: "k", KeyIsNew: true})
+	wantFault(t, err, commit.CodeTokensStripped, "no way")
+	h.catalogs.set(func() { h.catalogs.pinErr = nil })
+	h.driver().begin("k")
 }

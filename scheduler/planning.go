@@ -65,7 +65,7 @@ func (s *Scheduler) jobPlanned(j *job, landed *commit.Report, planned *plannedJo
 		// Its workers may have written for hours: it is open again when its catalog is
 		// back, and expires if that takes too long.
 		s.log.Warn("write not taken up yet", slog.String("job_id", j.id), slog.Any("error", err))
-		s.startPlanning(j)
+		s.planLater(j)
 	case err != nil:
 		s.endEarly(j, graph.JobFailed, err)
 	case landed != nil:

@@ -172,6 +172,11 @@ func (s *Scheduler) now(ctx context.Context) (metrics.Now, error) {
 		for _, j := range s.state.ready {
 			n.TasksPending += len(j.queue)
 		}
+		for _, j := range s.state.jobs {
+			if j.isOpenWrite() {
+				n.OpenWrites++
+			}
+		}
 		n.Frames, n.FrameBytes = s.state.frames.Totals()
 		for _, e := range s.state.executors {
 			n.Executors[s.executorStatus(e).GetState()]++

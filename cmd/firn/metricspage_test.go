@@ -18,7 +18,7 @@ const labelValues = "## Labels\n\n" +
 	"No label holds a table, a job, a key or anything else that grows without bound.\n\n" +
 	"| label | values |\n| --- | --- |\n" +
 	"| `format` | `iceberg`, `delta` |\n" +
-	"| `operation` | of jobs: `insert`, `select`, `plan`; of commits: `append` |\n" +
+	"| `operation` | of jobs: `insert`, `select`, `plan`, `write`; of commits: `append` |\n" +
 	"| `outcome` | of jobs: their state; of attempts: `succeeded`, `failed`, `cancelled`, `lost`; of commits: `committed`, `conflict`, `refused`, `unknown`, `error` (nothing was committed for a reason outside of the table) |\n" +
 	"| `kind` | `ref_moved`, `data_files_added`, `delete_files_added`, `files_missing`, `schema`, `partition_spec`, `protocol` |\n" +
 	"| `catalog` | names of catalogs: the first 32, `other` for those that come later, as statements may make and drop catalogs |\n" +

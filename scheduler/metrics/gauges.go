@@ -15,6 +15,8 @@ type Now struct {
 	// Frames are the cached frames that are built, FrameBytes what they have.
 	Frames     int
 	FrameBytes int64
+	// OpenWrites is how many writes of other engines are open.
+	OpenWrites int
 	// Leads says that nobody has taken the journal over.
 	Leads bool
 }
@@ -25,6 +27,7 @@ const (
 	queueName     = "firn_commit_queue_length"
 	unknownName   = "firn_commit_state_unknown"
 	orphansName   = "firn_orphan_files"
+	writesName    = "firn_open_writes"
 	leaderName    = "firn_leader"
 	framesName    = "firn_cached_frames"
 	frameSizeName = "firn_cached_frame_bytes"
@@ -36,6 +39,7 @@ func (m *Metrics) gauges() {
 	m.set.Gauge(queueName, "Sealed commits that aren't through.", "format")
 	m.set.Gauge(unknownName, "Commits whose outcome isn't known yet; nobody may resubmit them under another key.", "format")
 	m.set.Gauge(orphansName, "Data files that are kept for commits which haven't landed: parked, or of an outcome that isn't known.", "format")
+	m.set.Gauge(writesName, "Writes of other engines that are open.")
 	m.set.Gauge(leaderName, "1 while this process leads; 0 once another one has taken its journal over.")
 	m.set.Gauge(framesName, "Cached frames that are built.")
 	m.set.Gauge(frameSizeName, "Bytes of cached frames, lost pieces included.")
@@ -54,6 +58,7 @@ func (n Now) tell(g meter.Gauge) {
 			g(name, float64(byFormat[format]), format)
 		}
 	}
+	g(writesName, float64(n.OpenWrites))
 	leads := 0.0
 	if n.Leads {
 		leads = 1

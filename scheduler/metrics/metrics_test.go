@@ -18,7 +18,7 @@ import (
 func TestNamesAndValues(t *testing.T) {
 	m := metrics.New(slog.New(slog.DiscardHandler))
 	m.Watch(func(context.Context) (metrics.Now, error) {
-		return metrics.Now{TasksPending: 7, Executors: map[string]int{"ready": 2}, QueueLength: map[string]int64{"iceberg": 3}, Unknown: map[string]int64{"delta": 1}, Orphans: map[string]int64{"delta": 40}, Leads: true}, nil
+		return metrics.Now{TasksPending: 7, Executors: map[string]int{"ready": 2}, QueueLength: map[string]int64{"iceberg": 3}, Unknown: map[string]int64{"delta": 1}, Orphans: map[string]int64{"delta": 40}, OpenWrites: 5, Leads: true}, nil
 	})
 	m.Job("succeeded", "insert", time.Second)
 	m.Task(metrics.TaskSucceeded, time.Second)
@@ -85,6 +85,9 @@ firn_manifest_duplicates_total 1
 # HELP firn_manifests_received_total File manifests that roots read.
 # TYPE firn_manifests_received_total counter
 firn_manifests_received_total 1
+# HELP firn_open_writes Writes of other engines that are open.
+# TYPE firn_open_writes gauge
+firn_open_writes 5
 # HELP firn_orphan_files Data files that are kept for commits which haven't landed: parked, or of an outcome that isn't known.
 # TYPE firn_orphan_files gauge
 firn_orphan_files{format="delta"} 40
@@ -102,7 +105,7 @@ firn_tasks_total{outcome="succeeded"} 1
 `
 	names := []string{
 		"firn_commit_conflicts_total", "firn_commit_queue_length", "firn_commit_state_unknown", "firn_commits_total", "firn_executors", "firn_jobs_total",
-		"firn_leader", "firn_manifest_duplicates_total", "firn_manifests_received_total", "firn_orphan_files",
+		"firn_leader", "firn_manifest_duplicates_total", "firn_manifests_received_total", "firn_open_writes", "firn_orphan_files",
 		"firn_rows_written_total", "firn_tasks_pending", "firn_tasks_total",
 	}
 	// Statements make catalogs: past a number of them they share a label.

@@ -17,6 +17,8 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/openwrite"
+	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/writes/lifecycle"
 )
 
 // stream is a worker's stream of messages that are there already.
@@ -195,4 +197,39 @@ func FuzzManifest(f *testing.F) {
 			t.Errorf("a manifest without a digest: %+v", m)
 		}
 	})
+}
+
+// held is a stream whose worker sends nothing until the call has ended.
+type held struct{ stream }
+
+func (h *held) Recv() (*flight.FlightData, error) {
+	<-h.ctx.Done()
+	return nil, h.ctx.Err()
+}
+
+// openJournal has one write, which is open.
+type openJournal struct{ Journal }
+
+func (openJournal) WriteState(context.Context, string) (lifecycle.State, error) {
+	return lifecycle.State{Phase: lifecycle.Open}, nil
+}
+
+// TestStalledWorkersKeepNobodyOut: a worker that holds its stream back loses its call,
+// and its place when the call has ended.
+func TestStalledWorkersKeepNobodyOut(t *testing.T) {
+	s := &Service{
+		cfg: Config{}.WithDefaults(), journal: openJournal{}, slots: make(chan struct{}, 1), handInTime: 10 * time.Millisecond,
+		reading: places{most: 1, writes: map[string]*place{}},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := s.read(t.Context(), Write{Plan: &plan.Commit{}}, "w", "a", &held{stream{ctx: ctx}}); commit.CodeOf(err) != commit.CodeBadRequest || !strings.Contains(err.Error(), "didn't come") {
+		t.Fatal(err)
+	}
+	cancel() // as gRPC does when the call has ended
+	s.slots <- struct{}{}
+	leave, err := s.reading.take(t.Context(), "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
 }

@@ -23,8 +23,12 @@ import (
 // flightMethods stands before the names of the service's methods.
 const flightMethods = "/arrow.flight.protocol.FlightService/"
 
-// handInsAtOnce is how many manifests are read at the same time: each takes memory.
-const handInsAtOnce = 16
+const (
+	// handInsAtOnce is how many manifests are read at the same time: each takes memory.
+	handInsAtOnce = 16
+	// handInTime is how long a worker may take to send one when it has a place.
+	handInTime = 2 * time.Minute
+)
 
 // handInsOfWrite is how many of one write are, so that workers which send theirs
 // slowly, or never to its end, keep nobody else from handing in.
@@ -42,8 +46,9 @@ type Service struct {
 	log      *slog.Logger
 	// slots has a place for each manifest that is being read, and reading how many
 	// of one write want one.
-	slots   chan struct{}
-	reading places
+	slots      chan struct{}
+	reading    places
+	handInTime time.Duration
 }
 
 // Parts are what a Service is made of.
@@ -62,7 +67,7 @@ type Parts struct {
 func New(p Parts) *Service {
 	return &Service{
 		cfg: p.Config.WithDefaults(), host: p.Host, journal: p.Journal, signer: p.Signer, verifier: p.Verifier, deriver: p.Deriver, log: p.Logger,
-		slots: make(chan struct{}, handInsAtOnce), reading: places{most: handInsOfWrite, writes: map[string]*place{}},
+		slots: make(chan struct{}, handInsAtOnce), reading: places{most: handInsOfWrite, writes: map[string]*place{}}, handInTime: handInTime,
 	}
 }
 
@@ -205,26 +210,7 @@ func (s *Service) handIn(stream flight.FlightService_DoPutServer) (string, error
 	if err != nil {
 		return "", err
 	}
-	done, err := s.reading.take(ctx, writeID)
-	if err != nil {
-		return "", err
-	}
-	defer done()
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-	state, err := s.state(ctx, writeID)
-	if err != nil {
-		return "", err
-	}
-	if state.Phase != lifecycle.Open || w.Plan == nil {
-		return "", errNotOpen(writeID, s.viewOf(w, state))
-	}
-	limited := &bounded{&first{stream, message}, s.cfg.MaxManifest}
-	m, err := readManifest(writeID, attempt, limited, s.cfg.MaxManifest, s.cfg.MaxFiles)
+	m, err := s.read(ctx, w, writeID, attempt, &first{stream, message})
 	if err != nil {
 		return "", err
 	}
@@ -248,6 +234,56 @@ func (s *Service) handIn(stream flight.FlightService_DoPutServer) (string, error
 		return "", m.refuse("", "a write fits its limits", answer.Detail)
 	default:
 		return "", errNotOpen(writeID, s.viewOf(w, state))
+	}
+}
+
+// read reads what a worker sends for a write that is open, when there's a place for
+// it. A worker that holds its stream back loses it when its time is over: the call
+// ends, and with it the stream and whoever reads it.
+func (s *Service) read(ctx context.Context, w Write, writeID, attempt string, stream flight.FlightService_DoPutServer) (manifest, error) {
+	leave, err := s.reading.take(ctx, writeID)
+	if err != nil {
+		return manifest{}, err
+	}
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		leave()
+		return manifest{}, context.Cause(ctx)
+	}
+	type result struct {
+		m   manifest
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() {
+			if p := recover(); p != nil { // on this goroutine nobody else would
+				s.log.Error("panic recovered", slog.String("in", "take a manifest"), slog.Any("panic", p))
+				r.err = fmt.Errorf("take a manifest: internal fault: %v", p)
+			}
+			<-s.slots
+			leave()
+			done <- r
+		}()
+		state, err := s.state(ctx, writeID)
+		switch {
+		case err != nil:
+			r.err = err
+		case state.Phase != lifecycle.Open || w.Plan == nil:
+			r.err = errNotOpen(writeID, s.viewOf(w, state))
+		default:
+			r.m, r.err = readManifest(writeID, attempt, &bounded{stream, s.cfg.MaxManifest}, s.cfg.MaxManifest, s.cfg.MaxFiles)
+		}
+	}()
+	limit := time.NewTimer(s.handInTime)
+	defer limit.Stop()
+	select {
+	case r := <-done:
+		return r.m, r.err
+	case <-limit.C:
+		return manifest{}, badRequest("take a manifest", fmt.Errorf("it didn't come within %s", s.handInTime))
 	}
 }
 
