@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -252,4 +253,33 @@ func ExampleClient_DescribeTable() {
 		fmt.Println(table.Name, table.Format, table.FormatVersion, table.Rows)
 	}
 	// Output: lake.air.flights iceberg 2 0
+}
+
+// The rows of a query are kept on the executors, and read by later statements.
+func ExamplePipeline_Cache() {
+	ctx := context.Background()
+	c, stop := exampleClient(ctx)
+	defer stop()
+
+	late, err := c.Pipeline().SQL("SELECT 'BOS' AS origin, range AS delay FROM range(100) WHERE range > 89").Cache(ctx, client.CacheOptions{TTL: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer late.Release(ctx)
+	status, err := c.Pipeline().ReadFrame(late).Write("lake.air.flights").Append().Run(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	res, err := c.Execute(ctx, client.Statement{SQL: "SELECT max(delay)::varchar FROM " + late.Name()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for batch, err := range res.Rows(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(status.Report.Rows, batch.Column(0).ValueStr(0))
+		batch.Release()
+	}
+	// Output: 10 99
 }

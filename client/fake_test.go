@@ -47,12 +47,18 @@ type fake struct {
 // serve starts the fake and a client of it; both end with the test.
 func (f *fake) serve(t *testing.T, opts ...client.Option) *client.Client {
 	t.Helper()
+	return f.serveAs(t, f, opts...)
+}
+
+// serveAs is serve with a scheduler that answers more.
+func (f *fake) serveAs(t *testing.T, as firnpb.ClientServiceServer, opts ...client.Option) *client.Client {
+	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := grpc.NewServer()
-	firnpb.RegisterClientServiceServer(srv, f)
+	firnpb.RegisterClientServiceServer(srv, as)
 	flight.RegisterFlightServiceServer(srv, f)
 	served := make(chan struct{})
 	go func() {

@@ -407,8 +407,10 @@ func (s *Scheduler) checkPieces(id string) {
 	_ = s.frameEvent(cached.PiecesLost{Frame: id, Attempts: gone})
 }
 
-// recoverFrames takes up the frames of an earlier process.
-func (s *Scheduler) recoverFrames(records []journal.Frame) error {
+// recoverFrames takes up the frames of an earlier process, and lets the jobs that name
+// them go on holding them: before anything else, as a frame that was released goes when
+// nobody holds it.
+func (s *Scheduler) recoverFrames(records []journal.Frame, jobs []*job) error {
 	var all []cached.Record
 	lineages := map[string]*lineage{}
 	for _, r := range records {
@@ -425,6 +427,13 @@ func (s *Scheduler) recoverFrames(records []journal.Frame) error {
 		for _, id := range lineages[r.ID].Frames {
 			_ = s.frameEvent(cached.Use{Frame: id, Owner: r.Owner, User: r.ID, Again: true})
 		}
+		for _, j := range jobs {
+			if j.names(r.ID) {
+				_ = s.frameEvent(cached.Use{Frame: r.ID, Owner: j.namespace, User: j.id, Again: true})
+			}
+		}
+	}
+	for _, r := range all {
 		s.checkPieces(r.ID)
 	}
 	return nil

@@ -67,6 +67,14 @@ func FuzzCalls(f *testing.F) {
 			_, _ = s.OpenUpload(ctx, m.(*firnpb.OpenUploadRequest))
 			_, _ = uploadColumns(m.(*firnpb.OpenUploadRequest).GetArrowSchema())
 		}},
+		{&firnpb.CacheFrameRequest{Statement: &firnpb.ExecuteRequest{ProtocolVersion: wire.ProtocolVersion, Sql: "SELECT 1"}, TtlMs: 1}, func(ctx context.Context, m proto.Message) {
+			_, _ = s.CacheFrame(ctx, m.(*firnpb.CacheFrameRequest))
+		}},
+		{&firnpb.FrameRequest{FrameId: "f"}, func(ctx context.Context, m proto.Message) {
+			_, _ = s.GetFrame(ctx, m.(*firnpb.FrameRequest))
+			_, _ = s.ReleaseFrame(ctx, m.(*firnpb.FrameRequest))
+			_, _ = s.ListFrames(ctx, &firnpb.ListFramesRequest{})
+		}},
 		{&firnpb.ListExecutorsRequest{}, func(ctx context.Context, m proto.Message) {
 			_, _ = s.ListExecutors(ctx, m.(*firnpb.ListExecutorsRequest))
 		}},

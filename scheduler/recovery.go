@@ -83,7 +83,7 @@ func (s *Scheduler) recoverJobs(ctx context.Context) error {
 			}
 			e.returning = true
 		}
-		if err = s.recoverFrames(kept); err != nil {
+		if err = s.recoverFrames(kept, jobs); err != nil {
 			return
 		}
 		for _, j := range jobs {

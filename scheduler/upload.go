@@ -159,9 +159,9 @@ func (s *Scheduler) recoverUploads(records []journal.Upload, jobs []*job) error 
 	return nil
 }
 
-// names says whether an upload's id stands in what the job was submitted with, or
-// in its plan. Should it stand there for another reason, the upload is kept for
-// longer than it has to be.
+// names says whether the id of an upload or a frame stands in what the job was
+// submitted with, or in its plan. Should it stand there for another reason, it is
+// kept for longer than it has to be.
 func (j *job) names(id string) bool {
 	if strings.Contains(j.sql, id) || j.resume != nil && bytes.Contains(j.resume.plan, []byte(id)) {
 		return true

@@ -211,7 +211,7 @@ func TestEscapes(t *testing.T) {
 		// parameters and more
 		"SELECT $1", "SELECT ?", "SELECT $name", "VALUES (DEFAULT)", "SELECT age(TIMESTAMP '2020-01-01')",
 		"FROM t AT (TIMESTAMP => now())", "FROM t AT (VERSION => getenv('X'))", "FROM 'x.parquet' AT (VERSION => 1)", "FROM t AT (VERSION => 1.5)",
-		"WITH c AS (SELECT 1) FROM c AT (VERSION => 1)", `FROM firn_upload."x"`,
+		"WITH c AS (SELECT 1) FROM c AT (VERSION => 1)", `FROM firn_upload."x"`, `FROM firn_cache."x"`, `FROM firn_cache."x" AT (VERSION => 1)`,
 	} {
 		_, b, err := bindText(t, q)
 		if err == nil {
@@ -441,6 +441,38 @@ func TestProbeErrors(t *testing.T) {
 	}
 	b.err = errors.New("broken pipe")
 	if _, err := an.Bind(t.Context(), parseOne(t, "FROM t"), airSession, testOptions); commit.CodeOf(err) != commit.CodeSQLBind || !errors.Is(err, b.err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestFrames: a cached frame is one source however often it is named, and a query that
+// handles each row by itself is cut by its pieces, whatever their size.
+func TestFrames(t *testing.T) {
+	b := newBinder(t)
+	an := &sql.Analyzer{Catalogs: newCatalogs(t), Binder: b, Parser: parser}
+	opts := testOptions
+	opts.Frames = func(id string) (plan.Frame, []plan.Column, error) {
+		if id != "f-1" {
+			return plan.Frame{}, nil, &commit.Error{Code: "FIRN-9", Op: "find frame", Object: id}
+		}
+		return plan.Frame{ID: id, Pieces: 3, Repeats: true, Bytes: 7}, []plan.Column{{Name: "k", Type: "BIGINT"}}, nil
+	}
+	for text, rowWise := range map[string]bool{
+		`SELECT k FROM firn_cache."f-1" WHERE k > 1`:                           true,
+		`SELECT a.k FROM firn_cache."f-1" a JOIN FIRN_CACHE."f-1" b USING (k)`: false,
+		`SELECT count(*) FROM firn_cache."f-1"`:                                false,
+	} {
+		b.rowWise = rowWise
+		n, err := an.Bind(t.Context(), parseOne(t, text), plan.Session{}, opts)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		q := n.(*plan.Query)
+		if len(q.Sources) != 1 || q.Sources[0].Kind != plan.SourceFrame || q.Sources[0].Frame.ID != "f-1" || q.Parallel != rowWise || len(q.Partitions) != 0 {
+			t.Errorf("%s: %+v", text, q)
+		}
+	}
+	if _, err := an.Bind(t.Context(), parseOne(t, `FROM firn_cache."f-2"`), plan.Session{}, opts); commit.CodeOf(err) != "FIRN-9" {
 		t.Errorf("got %v", err)
 	}
 }

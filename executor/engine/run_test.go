@@ -440,6 +440,15 @@ func TestUploads(t *testing.T) {
 	if got := mustRun(t, e, "SELECT count(*), count(DISTINCT a.id) FROM firn_s0 a, firn_s0 b", src).String(); got != "36|3" {
 		t.Errorf("twice: %s", got)
 	}
+	// Pieces of a cached frame are read like that, and none at all give no rows.
+	frame := plan.Source{View: src.View, Kind: plan.SourceFrame, Columns: src.Columns, Frame: &plan.Frame{ID: "f-1", Locations: []plan.ShuffleLocation{{Job: "j-1"}, {Job: "j-2"}}}}
+	if got := mustRun(t, e, "SELECT id, s FROM firn_s0", frame).String(); got != want || opened != "j-1" {
+		t.Errorf("frame: %s", got)
+	}
+	frame.Frame = &plan.Frame{ID: "f-1"}
+	if got := mustRun(t, e, "SELECT count(*), min(s) FROM firn_s0", frame).String(); got != "0|"+array.NullValueStr {
+		t.Errorf("no piece: %s", got)
+	}
 	src.Upload = &plan.Upload{ID: "gone", Location: plan.ShuffleLocation{Job: "gone"}}
 	if _, err := run(t.Context(), e, task(), &plan.Query{SQL: "FROM firn_s0", Sources: []plan.Source{src}}); commit.CodeOf(err) != commit.CodeSourceNotFound {
 		t.Errorf("gone: %v", err)

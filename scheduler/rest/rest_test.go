@@ -169,6 +169,14 @@ func (f *fake) Tasks(context.Context, string) (map[string][]jobview.Task, error)
 	return map[string][]jobview.Task{"0": {{Task: 0, Attempt: "a-1", Executor: "e-1", State: "succeeded"}}}, nil
 }
 
+func (f *fake) ListFrames(context.Context, *firnpb.ListFramesRequest) (*firnpb.ListFramesResponse, error) {
+	return &firnpb.ListFramesResponse{Frames: []*firnpb.FrameStatus{{FrameId: "f-1", State: "lost", Lost: 1, ExpiresUnixMs: 1800000000000}}}, nil
+}
+
+func (f *fake) ReleaseFrame(_ context.Context, r *firnpb.FrameRequest) (*firnpb.FrameStatus, error) {
+	return &firnpb.FrameStatus{FrameId: r.GetFrameId(), State: "ready"}, nil
+}
+
 func (f *fake) Ready(context.Context) (int, error) { return f.executors, f.err }
 
 // serve starts the interface; requests that have a token must have the good one.
@@ -254,6 +262,8 @@ func TestAnswers(t *testing.T) {
 		{"GET", "/api/v1/commits", 200, jsonType, []string{`"state":"unknown"`}},
 		{"GET", "/api/v1/commits/j-1", 200, jsonType, []string{`"sends":[{"request_id":"r","snapshot_id":"5937117119577207079"`}},
 		{"POST", "/api/v1/commits/j-1/resolve", 200, jsonType, []string{`"state":"succeeded"`}},
+		{"GET", "/api/v1/frames", 200, jsonType, []string{`"frame_id":"f-1"`, `"state":"lost"`, `"executors":[]`, `"expires":"2027-`}},
+		{"DELETE", "/api/v1/frames/f-1", 200, jsonType, []string{`"frame_id":"f-1"`}},
 		{"GET", "/api/v1/executors", 200, jsonType, []string{`"executor_id":"e-1"`, `"holds":[]`}},
 		{"POST", "/api/v1/executors/e-1/drain", 200, jsonType, []string{`"state":"draining"`, `"holds":["j-1"]`}},
 		{"GET", "/api/v1/tables?catalog=lake&namespace=a,b", 200, jsonType, []string{`"lake.a.b.t"`}},
