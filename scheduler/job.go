@@ -218,9 +218,6 @@ func (s *Scheduler) apply(j *job, ev graph.Event) []graph.Action {
 	actions := j.graph.Apply(ev, time.Now())
 	s.carryOut(j, actions)
 	s.noteChanges(j)
-	if j.mode == plan.ModePipelined && !j.hasEnded() && j.graph.Listing() != j.listing {
-		s.showReadable(j)
-	}
 	if j.graph.Revision() != before || len(actions) > 0 {
 		j.touch()
 	}

@@ -28,6 +28,9 @@ const rootStage = "scheduler"
 // status is the job as clients see it. It is the one source of WatchJob, GetJob
 // and the journal's record, so all three say the same.
 func (s *Scheduler) status(j *job) *firnpb.JobStatus {
+	if j.mode == plan.ModePipelined && j.graph != nil && !j.hasEnded() && j.graph.Listing() != j.listing {
+		s.showReadable(j)
+	}
 	st := &firnpb.JobStatus{
 		JobId: j.id, IdempotencyKey: j.key, Statement: j.statement, Sql: strings.ToValidUTF8(j.sql, "\uFFFD"),
 		State: string(j.state()), Commit: string(j.commitState()), Error: wire.ErrorToProto(j.toldError()),

@@ -36,6 +36,10 @@ func (g *Graph) become(s *stage, t *task, to taskState) {
 	if to == taskWaiting {
 		s.first = min(s.first, t.n)
 	}
+	if to != taskRunning {
+		t.flows = false
+	}
+	g.changed(s, t)
 }
 
 func (s *stage) count(t *task, by int) {
@@ -61,10 +65,11 @@ func btoi(b bool) int {
 }
 
 // lose marks that the output of a task that is done can't be read any more.
-func (s *stage) lose(t *task) {
+func (g *Graph) lose(s *stage, t *task) {
 	if !t.lost {
 		t.lost = true
 		s.lost++
+		g.changed(s, t)
 	}
 }
 

@@ -22,9 +22,11 @@ type pipe struct {
 	// shown is how many tasks of the final stage, from the first on, a client may
 	// have read rows of.
 	shown int
-	// listed is what Readable gave last, listing counts its changes.
+	// listed is what Readable gives, listing counts its changes, and dirty are the
+	// tasks of the final stage of which something has changed since.
 	listed  []listed
 	listing uint64
+	dirty   []int
 	// holding: some task waits for the end of an attempt that it can't read.
 	holding bool
 }
@@ -52,11 +54,11 @@ func (s *stage) streams(partition *int) []Accepted {
 	var all []Accepted
 	for i := range s.tasks {
 		t := &s.tasks[i]
-		outs := t.accepted
 		if t.state == taskRunning {
-			outs = t.running(TaskID{s.spec.ID, i}, max(s.spec.Outputs, 1))
+			all = append(all, t.running(TaskID{s.spec.ID, i}, max(s.spec.Outputs, 1), partition)...)
+			continue
 		}
-		for _, a := range outs {
+		for _, a := range t.accepted {
 			if partition == nil || a.Output.Partition == *partition {
 				all = append(all, a)
 			}
@@ -65,11 +67,15 @@ func (s *stage) streams(partition *int) []Accepted {
 	return all
 }
 
-// running are the outputs that the task's attempt writes.
-func (t *task) running(id TaskID, outputs int) []Accepted {
-	all := make([]Accepted, outputs)
-	for n := range all {
-		all[n] = Accepted{Task: id, Attempt: t.attempt, Executor: t.executor, Output: Output{Partition: n}, Running: true}
+// running are the outputs that the task's attempt writes, or the one named.
+func (t *task) running(id TaskID, outputs int, partition *int) []Accepted {
+	first, end := 0, outputs
+	if partition != nil {
+		first, end = *partition, min(*partition+1, outputs)
+	}
+	var all []Accepted
+	for n := first; n < end; n++ {
+		all = append(all, Accepted{Task: id, Attempt: t.attempt, Executor: t.executor, Output: Output{Partition: n}, Running: true})
 	}
 	return all
 }
@@ -161,9 +167,10 @@ func (g *Graph) accounted() bool {
 }
 
 func (g *Graph) rowsReady(ev RowsReady) {
-	if _, t := g.current(ev.Task, ev.StageAttempt, ev.Attempt, ev.Executor); t != nil && g.spec.Pipelined && !t.flows {
+	if s, t := g.current(ev.Task, ev.StageAttempt, ev.Attempt, ev.Executor); t != nil && g.spec.Pipelined && !t.flows {
 		g.touch()
 		t.flows = true
+		g.changed(s, t)
 	}
 }
 
@@ -180,24 +187,43 @@ func (g *Graph) show() {
 	for tasks := g.final().tasks; g.pipe.shown < len(tasks) && tasks[g.pipe.shown].readable(); {
 		g.pipe.shown++
 	}
-	n, p := 0, &g.pipe
-	for tasks := g.final().tasks; n < min(p.shown, len(tasks)) && tasks[n].readable(); n++ {
-		now := listed{tasks[n].attempt, tasks[n].state == taskRunning}
+	g.list()
+}
+
+// list brings up to date what is listed. It looks at what has changed only: there may
+// be 100,000 tasks.
+func (g *Graph) list() {
+	p, tasks := &g.pipe, g.final().tasks
+	before := p.listing
+	for _, n := range p.dirty {
 		switch {
-		case n == len(p.listed):
-			p.listed = append(p.listed, now)
-		case p.listed[n] != now:
-			p.listed[n] = now
-		default:
-			continue
+		case n >= len(p.listed):
+		case !tasks[n].readable():
+			p.listed = p.listed[:n]
+			p.listing++
+		case p.listed[n] != tasks[n].listed():
+			p.listed[n] = tasks[n].listed()
+			p.listing++
 		}
+	}
+	for n := len(p.listed); n < min(p.shown, len(tasks)) && tasks[n].readable(); n++ {
+		p.listed = append(p.listed, tasks[n].listed())
 		p.listing++
 	}
-	if n < len(p.listed) {
-		p.listed = p.listed[:n]
-		p.listing++
+	if p.listing != before {
+		g.touch()
+	}
+	p.dirty = p.dirty[:0]
+}
+
+// changed takes note that a task's attempt, or what can be read of it, has changed.
+func (g *Graph) changed(s *stage, t *task) {
+	if g.spec.Pipelined && s == g.final() {
+		g.pipe.dirty = append(g.pipe.dirty, t.n)
 	}
 }
+
+func (t *task) listed() listed { return listed{t.attempt, t.state == taskRunning} }
 
 // Listing grows with each change of what Readable gives.
 func (g *Graph) Listing() uint64 { return g.pipe.listing }
@@ -208,13 +234,10 @@ func (g *Graph) Listing() uint64 { return g.pipe.listing }
 func (g *Graph) Readable() []Accepted {
 	var all []Accepted
 	s := g.final()
-	for i := range s.tasks[:min(g.pipe.shown, len(s.tasks))] {
+	for i := range g.pipe.listed {
 		t := &s.tasks[i]
-		if !t.readable() {
-			break
-		}
 		if t.state == taskRunning {
-			all = append(all, t.running(TaskID{s.spec.ID, i}, max(s.spec.Outputs, 1))...)
+			all = append(all, t.running(TaskID{s.spec.ID, i}, max(s.spec.Outputs, 1), nil)...)
 		} else {
 			all = append(all, t.accepted...)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -57,9 +58,14 @@ func (w *world) read(acts []graph.Action) {
 		}
 	}
 	now := map[graph.TaskID]string{}
+	readable := 0
 	for _, r := range w.g.Runs() {
 		now[r.Task] = r.Attempt
+		if r.Task == id(len(w.spec.Stages), readable) && (r.Done || w.flowing[r.Attempt]) {
+			readable++
+		}
 	}
+	w.check(len(list) == readable || w.faulty && len(list) < readable, "%d outputs are shown, %d can be read", len(list), readable)
 	for _, r := range w.g.Runs() {
 		for _, in := range w.reads[r.Attempt] {
 			w.check(r.Done || now[in.Task] == in.Attempt, "%v runs and reads %s of %v, which has %q", r.Task, in.Attempt, in.Task, now[in.Task])
@@ -94,6 +100,40 @@ func TestPipelinedRowsAreNeverMixed(t *testing.T) {
 	}
 	if ends[graph.Succeeded] == 0 || lost == 0 || again == 0 {
 		t.Errorf("%v, %d lost rows that were shown, %d made shown rows again: the histories miss something", ends, lost, again)
+	}
+}
+
+// What a pipelined job costs doesn't grow with the square of its tasks.
+func TestPipelinedJobOfManyTasks(t *testing.T) {
+	const tasks = 100_000
+	j := newJob(t, graph.Spec{JobID: "j", Pipelined: true, Stages: []graph.StageSpec{{ID: 1, Tasks: 2, Outputs: tasks, Deterministic: true}, {ID: 2, Tasks: tasks, Outputs: 1, Inputs: []int{1}, Deterministic: true}}})
+	g, now := j.g, j.now
+	var queue []graph.RunTask
+	apply := func(ev graph.Event) {
+		for _, a := range g.Apply(ev, now) {
+			if r, ok := a.(graph.RunTask); ok {
+				queue = append(queue, r)
+			}
+		}
+	}
+	began := time.Now()
+	apply(graph.Start{})
+	for n := 0; n < len(queue); n++ {
+		l := graph.TaskLaunched{Task: queue[n].Task, StageAttempt: queue[n].StageAttempt, Attempt: fmt.Sprint("a", n), Executor: "e"}
+		apply(l)
+		apply(graph.RowsReady{Task: l.Task, StageAttempt: l.StageAttempt, Attempt: l.Attempt, Executor: l.Executor})
+	}
+	if n := len(g.Readable()); n != tasks {
+		t.Errorf("%d tasks can be read", n)
+	}
+	for n, r := range slices.Backward(queue) {
+		apply(j.success(graph.TaskLaunched{Task: r.Task, StageAttempt: r.StageAttempt, Attempt: fmt.Sprint("a", n), Executor: "e"}))
+	}
+	if g.State() != graph.Succeeded || len(queue) != tasks+2 {
+		t.Fatalf("%s after %d tasks", g.State(), len(queue))
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }
 

@@ -34,6 +34,10 @@ type world struct {
 	// shown is what a client has of each task of a pipelined job's final stage.
 	shown []string
 	again int
+	// flowing are the attempts that said that they have rows; faulty: an output may
+	// have been lost.
+	flowing map[string]bool
+	faulty  bool
 }
 
 func newWorld(rt *rapid.T) *world {
@@ -60,7 +64,7 @@ func newWorld(rt *rapid.T) *world {
 		spec.Stages = append(spec.Stages, s)
 	}
 	return &world{
-		job: newJob(rt, spec), rt: rt, model: newModel(), isTwin: map[string]bool{}, reads: map[string][]graph.Accepted{}, reading: map[int]bool{}, stopped: map[int]bool{}, freed: map[int]bool{},
+		job: newJob(rt, spec), rt: rt, model: newModel(), isTwin: map[string]bool{}, reads: map[string][]graph.Accepted{}, reading: map[int]bool{}, stopped: map[int]bool{}, freed: map[int]bool{}, flowing: map[string]bool{},
 	}
 }
 
@@ -71,6 +75,14 @@ func (w *world) step(ev graph.Event) {
 		w.twins++
 	}
 	acts := w.apply(ev)
+	switch ev := ev.(type) {
+	case graph.RowsReady:
+		w.flowing[ev.Attempt] = true
+	case graph.ExecutorLost:
+		w.faulty = true
+	case graph.TaskFailed:
+		w.faulty = w.faulty || ev.Lost != nil
+	}
 	w.model.follow(w, want, acts)
 	w.read(acts)
 	for _, a := range acts {

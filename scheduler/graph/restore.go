@@ -56,7 +56,7 @@ func Restore(spec Spec, kept Kept, now time.Time) (*Graph, []Action) {
 		}
 		g.accept(s, t, ev)
 		if kept.Lost[ev.Attempt] {
-			s.lose(t)
+			g.lose(s, t)
 		}
 		g.resume(s, ev.StageAttempt)
 	}

@@ -291,11 +291,11 @@ func (g *Graph) markLost(consumer *stage, l LostInput) bool {
 	if !reads || t == nil || t.state != taskDone || t.attempt != l.Attempt {
 		return false
 	}
-	s.lose(t)
+	g.lose(s, t)
 	if l.Unreachable {
 		for _, id := range g.tasksOn(l.Executor) {
 			if s, t := g.find(id); t != nil && t.state == taskDone && t.executor == l.Executor {
-				s.lose(t)
+				g.lose(s, t)
 			}
 		}
 	}
@@ -341,7 +341,7 @@ func (g *Graph) executorLost(ev ExecutorLost) {
 		case s == g.stages[last] && t.hasCopy():
 		case t.state == taskDone && !t.lost:
 			hit = true
-			s.lose(t)
+			g.lose(s, t)
 		}
 	}
 	if hit {

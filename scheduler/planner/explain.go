@@ -37,7 +37,7 @@ func Explain(j *Job, ran []graph.StageView) string {
 			b.WriteString(", cut by the sizes of the frame's pieces")
 		case s.Adapt != nil:
 			fmt.Fprintf(&b, ", cut anew when stage %d has ended", s.Inputs[0])
-		case j.Mode == plan.ModePipelined && len(s.Inputs) > 0:
+		case j.Mode == plan.ModePipelined && len(s.Inputs) > 0 && j.Stages[s.Inputs[0]].Frame == "":
 			fmt.Fprintf(&b, ", reads stage %d while it runs", s.Inputs[0])
 		}
 		b.WriteString("\n")
@@ -56,7 +56,9 @@ func Explain(j *Job, ran []graph.StageView) string {
 func (j *Job) describePipeline() string {
 	tasks := 0
 	for i := range j.Stages {
-		tasks += j.Stages[i].Tasks
+		if j.Stages[i].Frame == "" {
+			tasks += j.Stages[i].Tasks
+		}
 	}
 	how := "all run at once"
 	if tasks > j.slots {
