@@ -70,6 +70,10 @@ func TestCachedFrame(t *testing.T) {
 	if got := l.query("SELECT count(*)::varchar FROM " + f.Name() + " a JOIN " + f.Name() + " b USING (id)"); got[0][0] != "100000" {
 		t.Fatalf("joined with itself: %v", got)
 	}
+	pipelined, err := l.run(client.Statement{SQL: "SELECT id, payload FROM " + f.Name() + " WHERE k > 2", Mode: client.ModePipelined})
+	if err != nil || pipelined.Rows != 57142 {
+		t.Fatalf("pipelined over a frame: %d rows, %v\n%s", pipelined.Rows, err, pipelined.Plan)
+	}
 	if got := l.rowsOf(f); len(got) != 100000 || !strings.HasPrefix(got[0], "0|0|") || !strings.HasPrefix(got[99999], "199998|") {
 		t.Fatalf("%d rows", len(got))
 	}
