@@ -59,7 +59,7 @@ func TestTableOnS3(t *testing.T) {
 	}
 	u := commit.Unit{
 		Token: commit.NewToken(commit.TokenInput{Key: "k", TableUUID: p.UUID}), Table: airT, TableUUID: p.UUID,
-		Files: []commit.File{{Path: p.DataLocation + "/j-1/x.parquet", Format: "PARQUET", Rows: 5, Size: 50}}, Rows: 5, Bytes: 50,
+		Files: commit.PackFiles(commit.File{Path: p.DataLocation + "/j-1/x.parquet", Format: "PARQUET", Rows: 5, Size: 50}), Rows: 5, Bytes: 50,
 	}
 	r, err := tbl.Build(ctx, m, []commit.Unit{u})
 	if err != nil {
@@ -72,7 +72,7 @@ func TestTableOnS3(t *testing.T) {
 		t.Fatal(err)
 	}
 	src, err := set.Scan(ctx, p, "", nil)
-	if err != nil || len(src.Files) != 1 || src.Files[0].Path != u.Files[0].Path || src.Files[0].Rows != 5 || src.Storage["s3.endpoint"] != srv.URL {
+	if err != nil || len(src.Files) != 1 || src.Files[0].Path != u.Files.Path(0) || src.Files[0].Rows != 5 || src.Storage["s3.endpoint"] != srv.URL {
 		t.Errorf("scan %+v, %v", src, err)
 	}
 }

@@ -37,10 +37,10 @@ func errRefused(u *unitRun, r *refusal) error {
 	switch {
 	case !r.reason.Parks():
 		e.Tried += "nothing was committed"
-	case len(u.unit.Files) == 0:
+	case u.unit.Files.Len() == 0:
 		e.Tried += "nothing was committed; the job wrote no files"
 	default:
-		e.Tried += fmt.Sprintf("nothing was committed; the %d data files are kept under %s", len(u.unit.Files), u.unit.Prefix)
+		e.Tried += fmt.Sprintf("nothing was committed; the %d data files are kept under %s", u.unit.Files.Len(), u.unit.Prefix)
 		e.Hint = fmt.Sprintf("`firn commit retry %s [--table NAME]` adopts the files, `firn commit drop %s` deletes them.",
 			u.unit.JobID, u.unit.JobID)
 	}

@@ -127,7 +127,7 @@ func (m *Machine) bySnapshot(u *unitRun, meta Metadata) (Landed, bool) {
 			}
 			return Landed{
 				Token: u.unit.Token, Digest: u.unit.Digest, SnapshotID: s.request.SnapshotID, Seat: s.request.Seat,
-				InHead: inHead, Rows: u.unit.Rows, Files: int64(len(u.unit.Files)), Bytes: u.unit.Bytes, CommittedAt: m.now,
+				InHead: inHead, Rows: u.unit.Rows, Files: int64(u.unit.Files.Len()), Bytes: u.unit.Bytes, CommittedAt: m.now,
 			}, true
 		}
 	}
@@ -192,7 +192,7 @@ func (m *Machine) decide(l look) {
 			m.want(u, reason, err)
 			continue
 		}
-		if len(u.unit.Files) == 0 && !u.fence {
+		if u.unit.Files.Len() == 0 && !u.fence {
 			m.finishEmpty(u)
 			continue
 		}
@@ -235,7 +235,7 @@ func (m *Machine) check(u *unitRun, meta Metadata) error {
 func (m *Machine) giveUp(u *unitRun) {
 	under := slices.ContainsFunc(m.live(u), func(s *sentRun) bool { return !s.passed })
 	switch {
-	case len(u.unit.Files) == 0:
+	case u.unit.Files.Len() == 0:
 		m.finishEmpty(u)
 	case u.attempts == 0 && !u.sentBefore:
 		m.want(u, ReasonLimit, errKeyTooOld(u.unit.Key, errBlind))

@@ -142,7 +142,7 @@ func (s *scenario) drive(p *process, w []string) (string, error) {
 		return "", p.d.Inject(w[2:]...)
 	// poison PROCESS UNIT: the catalog doesn't take that unit
 	case "poison":
-		p.d.Poison = map[string]bool{s.units[w[2]].Files[0].Path: true}
+		p.d.Poison = map[string]bool{s.units[w[2]].Files.Path(0): true}
 	// cancel PROCESS UNIT
 	case "cancel":
 		acts := p.Machine.Step(commit.Cancel{Token: s.units[w[2]].Token}, p.Now)

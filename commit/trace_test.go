@@ -239,7 +239,7 @@ func TestC3_OnePoisonedUnitRefusesItselfOnly(t *testing.T) {
 		for i := range 5 {
 			units = append(units, committest.NewUnit(c, fmt.Sprintf("k%d", i), fmt.Sprintf("j%d", i), 1, 1))
 		}
-		d.Poison = map[string]bool{units[poisoned].Files[0].Path: true}
+		d.Poison = map[string]bool{units[poisoned].Files.Path(0): true}
 		out := committest.Drive(d, units, commit.Options{Deadline: committest.Epoch.Add(minute)})
 		for i, u := range units {
 			want := commit.Committed

@@ -72,7 +72,7 @@ type Unit struct {
 	Prefix string
 	// Files is what is to be committed, sorted by path. It may be empty: a
 	// statement that selects no rows commits no snapshot.
-	Files []File
+	Files Files
 	// Rows and Bytes are sums over Files.
 	Rows, Bytes int64
 	// Tasks is how many tasks of the final stage the files came from.
@@ -119,13 +119,15 @@ type UnitSpec struct {
 	SchemaID, SpecID int
 	Prefix           string
 	Tasks            int
-	Files            []File
-	Origin           Seat
-	Claim            *Claim // its lists are sorted by NewUnit
+	// Files are those of the unit, or Packed are when there are none.
+	Files  []File
+	Packed Files
+	Origin Seat
+	Claim  *Claim // its lists are sorted by NewUnit
 }
 
-// NewUnit makes the commit unit: sorts the files (a copy), sums them up and
-// derives token and digest. It doesn't verify them; see Verify.
+// NewUnit makes the commit unit: sorts the files, sums them up and derives token and
+// digest. It doesn't verify them; see Verify.
 func NewUnit(s UnitSpec) Unit {
 	if s.Branch == "" {
 		s.Branch = MainBranch
@@ -133,7 +135,7 @@ func NewUnit(s UnitSpec) Unit {
 	u := Unit{
 		Token: NewToken(TokenInput{Namespace: s.Namespace, Key: s.Key, TableUUID: s.TableUUID, Branch: s.Branch, Unit: s.Number}),
 		JobID: s.JobID, Key: s.Key, Table: s.Table, TableUUID: s.TableUUID, Branch: s.Branch, Operation: s.Operation,
-		SchemaID: s.SchemaID, SpecID: s.SpecID, Prefix: s.Prefix, Tasks: s.Tasks, Files: slices.Clone(s.Files),
+		SchemaID: s.SchemaID, SpecID: s.SpecID, Prefix: s.Prefix, Tasks: s.Tasks, Files: s.Packed,
 		Origin: s.Origin,
 	}
 	if s.Claim != nil {
@@ -141,19 +143,18 @@ func NewUnit(s UnitSpec) Unit {
 		c.Replaced, c.Amended = slices.Sorted(slices.Values(c.Replaced)), slices.Sorted(slices.Values(c.Amended))
 		u.Claim = &c
 	}
-	slices.SortFunc(u.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
-	for _, f := range u.Files {
-		u.Rows += f.Rows
-		u.Bytes += f.Size
+	if len(s.Files) > 0 {
+		u.Files = PackFiles(s.Files...)
 	}
-	u.Digest = digestOf(u)
+	u.Digest = digestOf(&u)
 	return u
 }
 
 // digestOf hashes everything of the unit that the commit puts into the table.
 // Every value is preceded by its length or is of fixed length, and maps go in
-// by ascending key, so that equal content has equal bytes and nothing else has.
-func digestOf(u Unit) Digest {
+// by ascending key, so that equal content has equal bytes and nothing else has. On
+// the way the files are summed up.
+func digestOf(u *Unit) Digest {
 	d := digester{sha256.New()}
 	d.str("firn.digest.v1")
 	d.str(u.TableUUID)
@@ -161,8 +162,10 @@ func digestOf(u Unit) Digest {
 	d.str(string(u.Operation))
 	d.num(int64(u.SchemaID))
 	d.num(int64(u.SpecID))
-	d.num(int64(len(u.Files)))
-	for _, f := range u.Files {
+	d.num(int64(u.Files.Len()))
+	for _, f := range u.Files.All() {
+		u.Rows += f.Rows
+		u.Bytes += f.Size
 		d.file(f)
 	}
 	if u.Claim != nil {

@@ -32,7 +32,7 @@ func TestNewUnit(t *testing.T) {
 	b.Rows, b.Size = 5, 7
 	files := []commit.File{b, a}
 	u := commit.NewUnit(spec(files...))
-	if u.Branch != commit.MainBranch || u.Rows != 15 || u.Bytes != 1007 || u.Files[0].Path != a.Path {
+	if u.Branch != commit.MainBranch || u.Rows != 15 || u.Bytes != 1007 || u.Files.Path(0) != a.Path {
 		t.Errorf("%+v", u)
 	}
 	if files[0].Path != b.Path {

@@ -42,14 +42,14 @@ func Verify(u Unit, facts Facts) error {
 	if facts.Attempts != nil && len(facts.Attempts) != u.Tasks {
 		return Misfit(u, "", "every task has exactly one accepted attempt", fmt.Sprintf("%d attempts for %d tasks", len(facts.Attempts), u.Tasks))
 	}
-	paths := make(map[string]bool, len(u.Files))
+	last := ""
 	writers := map[string]bool{}
 	var rows, bytes int64
-	for _, f := range u.Files {
-		if paths[f.Path] {
+	for i, f := range u.Files.All() {
+		if i > 0 && f.Path == last { // they are sorted
 			return Misfit(u, f.Path, "paths are unique", "the path stands twice")
 		}
-		paths[f.Path] = true
+		last = f.Path
 		if rule, why := CheckPath(u.Prefix, f); rule != "" {
 			return Misfit(u, f.Path, rule, why)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/flightsource"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/metrics"
@@ -129,6 +130,9 @@ type Config struct {
 	// the same time (8 and 16). A root that waits for its table counts only if its
 	// manifest is large.
 	PlanSlots, RootSlots int
+	// ManifestMemory bounds the memory that file manifests take in all, in bytes (1
+	// GiB); those of one job get half. A root whose manifests find no room waits.
+	ManifestMemory int64
 	// MaxResult bounds the inline result of a root in bytes (16 MiB). It is
 	// checked before the commit, never after.
 	MaxResult int
@@ -217,6 +221,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxFrameBytes == 0 {
 		c.MaxFrameBytes = 64 << 30
 	}
+	if c.ManifestMemory == 0 {
+		c.ManifestMemory = answers.DefaultManifests
+	}
 	if c.Root == nil && !c.NoRoot {
 		c.Root = planner.DefaultRoot
 	}
@@ -241,6 +248,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// minManifestMemory is the least memory for file manifests.
+const minManifestMemory = 4 << 20
+
 // validate names the field, its value and what is allowed.
 func (c Config) validate() error {
 	switch {
@@ -262,6 +272,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("scheduler: FrameTTL is %v; want more than 0", c.FrameTTL)
 	case c.CommitDeadline < 0:
 		return fmt.Errorf("scheduler: CommitDeadline is %v; want more than 0", c.CommitDeadline)
+	case c.ManifestMemory < minManifestMemory:
+		return fmt.Errorf("scheduler: ManifestMemory is %d; want %d or more", c.ManifestMemory, minManifestMemory)
 	case c.PlanSlots < 1 || c.RootSlots < 1:
 		return fmt.Errorf("scheduler: PlanSlots is %d and RootSlots %d; want 1 or more", c.PlanSlots, c.RootSlots)
 	}

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -144,14 +145,17 @@ func (j *job) acceptedHandles() []graph.TaskSucceeded {
 
 // readHandedIn reads the manifests of a sealed write's handles, which are in the
 // journal.
-func (r *rootRun) readHandedIn(ctx context.Context, each func([]commit.File) error) error {
+func (r *rootRun) readHandedIn(ctx context.Context, into *commit.Packer) error {
 	for _, in := range r.inputs {
 		raw, err := r.s.journal.WriteManifest(ctx, r.job.id, in.Attempt)
 		if err != nil {
 			return err
 		}
-		if err := readManifest(raw, in.Output.Rows, each); err != nil {
+		if err := readManifest(bytes.NewReader(raw), in.Output.Rows, into); err != nil {
 			return fmt.Errorf("manifest of attempt %s: %w", in.Attempt, err)
+		}
+		if err := r.share.Keep(ctx, into, in.Attempt); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -271,7 +272,9 @@ func (e *fakeExecutor) succeed(t *firnpb.TaskDefinition, n plan.Node) *firnpb.Ta
 		st.Outputs = []*firnpb.TaskOutput{{Rows: 1, Bytes: 100}}
 		st.Files, st.RowsOut, st.BytesOut = 1, 10, 1000
 		if e.copies {
-			st.ManifestIpc, _ = encodeFiles([]commit.File{f})
+			var raw bytes.Buffer
+			_ = wire.WriteManifest(&raw, commit.PackFiles(f)) // a buffer takes everything
+			st.ManifestIpc = raw.Bytes()
 		}
 		return st
 	}

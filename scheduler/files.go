@@ -28,17 +28,15 @@ func (s *Scheduler) jobFiles(ctx context.Context, id string) (j cleanup.Job, tab
 	case err == nil:
 		j.Prefix, table = u.Prefix, u.Table
 		j.Committed = s.committedFiles(u)
-		raw, err := s.journal.Manifest(ctx, id)
+		files, share, err := s.filesOf(ctx, u)
 		if err != nil {
 			return j, table, false, err
 		}
-		err = readManifest(raw, u.Files, func(files []commit.File) error {
-			for _, f := range files {
-				j.Named = append(j.Named, f.Path)
-			}
-			return nil
-		})
-		return j, table, true, err
+		defer share.Leave()
+		for i := range files.Len() {
+			j.Named = append(j.Named, files.Path(i))
+		}
+		return j, table, true, nil
 	case !errors.Is(err, journal.ErrNotFound):
 		return j, table, false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -257,10 +258,11 @@ func (s *Scheduler) lookUp(ctx context.Context, u journal.Unit) (o commit.Outcom
 	if err != nil {
 		return o, err
 	}
-	files, err := s.filesOf(ctx, u)
+	files, share, err := s.filesOf(ctx, u)
 	if err != nil {
 		return o, err
 	}
+	defer share.Leave()
 	table, err := s.cfg.Catalogs.OpenTable(ctx, u.Table)
 	if err != nil && !errors.Is(err, commit.ErrTableNotFound) {
 		return o, err
@@ -338,10 +340,6 @@ type recorder struct{ s *Scheduler }
 
 // RecordSeal implements committer.Recorder: the unit and its manifest.
 func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
-	manifest, err := encodeFiles(u.Files)
-	if err != nil {
-		return err
-	}
 	running, _ := r.s.running.Load(u.JobID)
 	run, isRun := running.(*rootRun)
 	if isRun {
@@ -356,7 +354,7 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 	sealed := journal.Unit{
 		JobID: u.JobID, Namespace: defaultNamespace, Key: u.Key, Token: u.Token, Digest: u.Digest, Table: u.Table,
 		TableUUID: u.TableUUID, Branch: u.Branch, Operation: u.Operation, SchemaID: u.SchemaID, SpecID: u.SpecID,
-		Prefix: u.Prefix, Files: int64(len(u.Files)), Rows: u.Rows, Bytes: u.Bytes, Tasks: u.Tasks, Sealed: time.Now(),
+		Prefix: u.Prefix, Files: int64(u.Files.Len()), Rows: u.Rows, Bytes: u.Bytes, Tasks: u.Tasks, Sealed: time.Now(),
 		Origin: u.Origin,
 	}
 	if isRun {
@@ -368,10 +366,14 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 		target := c.(*plan.Commit).Target
 		sealed.SchemaJSON, sealed.SpecJSON = target.SchemaJSON, target.SpecJSON
 	}
-	if err := r.s.journal.Seal(ctx, sealed, manifest); err != nil || !isRun {
+	size := &countingWriter{}
+	if err := r.s.journal.SealFrom(ctx, sealed, func(w io.Writer) error {
+		size.w, size.n = w, 0
+		return wire.WriteManifest(size, u.Files)
+	}); err != nil || !isRun {
 		return err
 	}
-	if len(manifest) <= heldBesides {
+	if size.n <= heldBesides {
 		run.leave()
 	}
 	if run.uncounted == nil {
@@ -433,12 +435,15 @@ func (s *Scheduler) openMarked(ctx context.Context, name commit.TableName) (comm
 	return t, err
 }
 
-// encodeFiles writes files as the Arrow IPC stream of a file manifest.
-func encodeFiles(files []commit.File) ([]byte, error) {
-	rec, err := wire.EncodeManifest(files)
-	if err != nil {
-		return nil, err
-	}
-	defer rec.Release()
-	return wire.EncodeManifestIPC(rec)
+// countingWriter counts what is written.
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+// Write implements io.Writer.
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
 }

@@ -1,9 +1,11 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"sync"
@@ -49,6 +51,8 @@ type rootRun struct {
 	// the table's queue and out of it, in nanoseconds since 1970, and 0 before.
 	began          time.Time
 	queued, driven atomic.Int64
+	// share is the memory of its manifests.
+	share *answers.Share
 	// leave gives the root's place to the next one. It may be called again.
 	leave func()
 }
@@ -167,7 +171,8 @@ func (r *rootRun) seal(ctx context.Context) error {
 // run runs the root. A panic is the root's error.
 func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 	sent := false
-	r.began = time.Now()
+	r.began, r.share = time.Now(), r.s.manifests.Join()
+	defer r.share.Leave()
 	defer func() {
 		if p := recover(); p != nil {
 			r.s.logPanic(ctx, "scheduler root", p)
@@ -226,7 +231,7 @@ func (r *rootRun) run(ctx context.Context) (report commit.Report, err error) {
 	})
 	if u := r.verified; u != nil && errors.Is(err, errDryRun) {
 		report.State, err = commit.CommitNone, nil
-		report.Rows, report.Files, report.Bytes = u.Rows, int64(len(u.Files)), u.Bytes
+		report.Rows, report.Files, report.Bytes = u.Rows, int64(u.Files.Len()), u.Bytes
 	}
 	return report, err
 }
@@ -328,28 +333,24 @@ func (r *rootRun) finished(report commit.Report, err error) {
 	j.touch()
 }
 
-// read streams the file manifests of all accepted outputs, always over Flight,
+// read reads the file manifests of all accepted outputs, always over Flight,
 // also from an executor on this machine. The copy that came with a success
 // stands in only for an executor that is gone.
 //
 // A unit that was sealed is read from the journal: from the seal on executors
 // aren't needed.
-func (r *rootRun) read(ctx context.Context, each func([]commit.File) error) error {
+func (r *rootRun) read(ctx context.Context, into *commit.Packer) error {
 	if r.sealed != nil {
-		raw, err := r.s.journal.Manifest(ctx, r.job.id)
-		if err != nil {
-			return err
-		}
-		return readManifest(raw, r.sealed.Files, each)
+		return r.s.readSealed(ctx, *r.sealed, r.share, into)
 	}
 	if r.job.external != nil {
-		return r.readHandedIn(ctx, each)
+		return r.readHandedIn(ctx, into)
 	}
-	var taken answers.Manifests
+	taken := answers.Manifests{Share: r.share, Into: into}
 	for i, l := range r.locations {
 		err := errors.New("the executor is gone")
 		if l.Address != "" {
-			err = r.readRemote(ctx, l, &taken, each)
+			err = r.readRemote(ctx, l, &taken)
 			if err == nil {
 				r.s.cfg.Metrics.Manifest()
 				continue
@@ -360,8 +361,11 @@ func (r *rootRun) read(ctx context.Context, each func([]commit.File) error) erro
 		}
 		if copied := r.inputs[i].Manifest; copied != nil && !r.executorLives(ctx, l) {
 			r.s.log.Info("manifest copy used", slog.String("job_id", r.job.id), slog.String("attempt", l.Attempt), slog.String("executor", l.Executor))
-			if err := readManifest(copied, l.Rows, each); err != nil {
+			if err := readManifest(bytes.NewReader(copied), l.Rows, into); err != nil {
 				return fmt.Errorf("copy of the file manifest of attempt %s: %w", l.Attempt, err)
+			}
+			if err := r.share.Keep(ctx, into, l.Attempt); err != nil {
+				return err
 			}
 			r.s.cfg.Metrics.Manifest()
 			continue
@@ -387,15 +391,16 @@ func (r *rootRun) executorLives(ctx context.Context, l plan.ShuffleLocation) boo
 	return lives
 }
 
-// readRemote reads one manifest over Flight. Nothing of it is handed on before
-// all of it was read, so that a lost executor leaves no half. One that holds its
-// manifest back is as good as lost: a root must not wait for it without end.
-func (r *rootRun) readRemote(ctx context.Context, l plan.ShuffleLocation, taken *answers.Manifests, each func([]commit.File) error) error {
+// readRemote reads one manifest over Flight. Nothing of it is left when not all of it
+// was read, so that a lost executor leaves no half. One that holds its manifest back is
+// as good as lost: a root must not wait for it without end.
+func (r *rootRun) readRemote(ctx context.Context, l plan.ShuffleLocation, taken *answers.Manifests) error {
 	waits, wait := answers.NewWait(ctx, r.s.cfg.ExecutorTimeout)
 	defer wait.End()
 	rd := r.s.flight.Open(waits, sourceOf(l))
 	defer rd.Close()
-	files, err := taken.Collect(l.Attempt, l.Rows, func() (arrow.RecordBatch, error) {
+	before := taken.Into.Len()
+	err := taken.Collect(ctx, wait, l.Attempt, l.Rows, func() (arrow.RecordBatch, error) {
 		// Before a batch is read: what isn't a manifest may have any size.
 		schema, err := rd.Schema()
 		if err == nil {
@@ -413,25 +418,44 @@ func (r *rootRun) readRemote(ctx context.Context, l plan.ShuffleLocation, taken 
 		}
 		return err
 	}
-	return handOn(files, l.Rows, each)
+	return checkRows(taken.Into.Len()-before, l.Rows)
 }
 
-// readManifest reads a manifest that came as an Arrow IPC stream.
-func readManifest(raw []byte, rows int64, each func([]commit.File) error) error {
-	files, err := wire.DecodeManifestIPC(raw)
+// readManifest reads a manifest that comes as an Arrow IPC stream.
+func readManifest(raw io.Reader, rows int64, into *commit.Packer) error {
+	before := into.Len()
+	if err := wire.EachFileIPC(raw, func(f commit.File) error {
+		into.Add(f)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return checkRows(into.Len()-before, rows)
+}
+
+// readSealed reads the manifest of a sealed unit.
+func (s *Scheduler) readSealed(ctx context.Context, u journal.Unit, share *answers.Share, into *commit.Packer) error {
+	raw, err := s.journal.OpenManifest(ctx, u.JobID)
 	if err != nil {
 		return err
 	}
-	return handOn(files, rows, each)
+	defer raw.Close() //nolint:errcheck // it was only read
+	if err := readManifest(raw, u.Files, into); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, raw); err != nil { // to its end, which says that it is whole
+		return err
+	}
+	return share.Keep(ctx, into, u.JobID)
 }
 
-// handOn checks that the manifest has as many rows as its attempt reported; rows
+// checkRows checks that the manifest has as many rows as its attempt reported; rows
 // below 0 aren't known.
-func handOn(files []commit.File, rows int64, each func([]commit.File) error) error {
-	if rows >= 0 && int64(len(files)) != rows {
-		return fmt.Errorf("a file manifest has %d rows; its attempt reported %d (rule: a manifest has as many rows as its attempt reported)", len(files), rows)
+func checkRows(n int, rows int64) error {
+	if rows >= 0 && int64(n) != rows {
+		return fmt.Errorf("a file manifest has %d rows; its attempt reported %d (rule: a manifest has as many rows as its attempt reported)", n, rows)
 	}
-	return each(files)
+	return nil
 }
 
 // checkReport refuses a commit whose report could be larger than may be sent

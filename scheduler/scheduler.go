@@ -25,6 +25,7 @@ import (
 	"github.com/firn-project/firn/internal/flightread"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/eventlog"
@@ -89,7 +90,9 @@ type Scheduler struct {
 	// running the roots that do.
 	targets, running sync.Map
 	// settling are the jobs whose unknown commits are driven by policy.
-	settling  sync.Map
+	settling sync.Map
+	// manifests bounds the memory of file manifests.
+	manifests *answers.Pool
 	planSlots chan struct{}
 	rootSlots chan struct{}
 
@@ -142,6 +145,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	return &Scheduler{
 		cfg: cfg, log: cfg.Logger, placement: placement.New(), leave: make(chan struct{}), mark: uuid.NewString()[len("00000000-0000-4000-"):],
+		manifests: answers.NewPool(cfg.ManifestMemory),
 		planSlots: make(chan struct{}, cfg.PlanSlots), rootSlots: make(chan struct{}, cfg.RootSlots),
 		state: state{
 			jobs: map[string]*job{}, byKey: map[string]*job{}, cached: map[string]*job{}, frames: newFrames(cfg),

@@ -15,6 +15,7 @@ import (
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/adoption"
+	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
@@ -183,12 +184,18 @@ func (s *Scheduler) retryUnit(ctx context.Context, u journal.Unit, table string,
 	if err != nil {
 		return nil, err
 	}
-	files, err := s.filesOf(ctx, u)
+	leave, err := s.rootSlot(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer leave()
+	files, share, err := s.filesOf(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	defer share.Leave()
 	if target.UUID != u.TableUUID {
-		if err := adopt(u, table != "", target, files); err != nil {
+		if files, err = adopt(u, table != "", target, files); err != nil {
 			return nil, err
 		}
 	} else {
@@ -219,10 +226,16 @@ func (s *Scheduler) fenceUnit(ctx context.Context, u journal.Unit) (*firnpb.JobS
 			"Its files are kept; they can be adopted once it is proven that they can't land.")
 	}
 	target.SchemaJSON, target.SpecJSON = u.SchemaJSON, u.SpecJSON
-	files, err := s.filesOf(ctx, u)
+	leave, err := s.rootSlot(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer leave()
+	files, share, err := s.filesOf(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	defer share.Leave()
 	st, err := s.runUnit(ctx, u, &plan.Commit{Target: target, Branch: u.Branch, Operation: u.Operation, Prefix: u.Prefix}, files, true)
 	after, uerr := s.journal.Unit(ctx, u.JobID)
 	if uerr == nil && u.State == journal.UnitRefused && after.State == journal.UnitRefused {
@@ -236,43 +249,46 @@ func (s *Scheduler) fenceUnit(ctx context.Context, u journal.Unit) (*firnpb.JobS
 	return st, errors.Join(err, uerr)
 }
 
-// filesOf are the files of a sealed unit.
-func (s *Scheduler) filesOf(ctx context.Context, u journal.Unit) (files []commit.File, err error) {
-	raw, err := s.journal.Manifest(ctx, u.JobID)
-	if err != nil {
-		return nil, err
+// filesOf are the files of a sealed unit; the caller leaves the share, by which they
+// are held, when it is done with them.
+func (s *Scheduler) filesOf(ctx context.Context, u journal.Unit) (commit.Files, *answers.Share, error) {
+	var files commit.Packer
+	share := s.manifests.Join()
+	if err := s.readSealed(ctx, u, share, &files); err != nil {
+		share.Leave()
+		return commit.Files{}, nil, err
 	}
-	err = readManifest(raw, u.Files, func(f []commit.File) error { files = f; return nil })
-	return files, err
+	return files.Files(), share, nil
 }
 
 // adopt checks that the files may go into another table than the one they were
 // written for, and makes them files of its schema and partition spec. Nothing
 // of the unit may still land in the first table.
-func adopt(u journal.Unit, asked bool, target plan.Pinned, files []commit.File) error {
+func adopt(u journal.Unit, asked bool, target plan.Pinned, files commit.Files) (commit.Files, error) {
 	if !asked {
-		return &commit.Error{
+		return files, &commit.Error{
 			Code: commit.CodeUnitNotDrivable, Op: "commit the files of", Object: u.JobID, Reason: commit.ReasonTableChanged,
 			Cause: fmt.Errorf("table %s was replaced: the files were written for table %s, the table of that name is %s now", u.Table, u.TableUUID, target.UUID),
 			Hint:  fmt.Sprintf("`firn commit retry %s --table %s` adopts them into the table that is there now; `firn commit drop %s` deletes them.", u.JobID, u.Table, u.JobID),
 		}
 	}
 	if u.Sends > 0 && u.State != journal.UnitRefused {
-		return errNotDrivable(u, errors.New("its commit was sent, and it isn't proven that it can't land in its own table any more"),
+		return files, errNotDrivable(u, errors.New("its commit was sent, and it isn't proven that it can't land in its own table any more"),
 			"Retry it without another table first.")
 	}
-	if err := adoption.Fit(u, target, files); err != nil {
-		return errNotDrivable(u, err, "Run the statement again on that table.")
+	files, err := adoption.Fit(u, target, files)
+	if err != nil {
+		return files, errNotDrivable(u, err, "Run the statement again on that table.")
 	}
-	return nil
+	return files, nil
 }
 
 // statFiles checks that each file is still there with its size.
-func (s *Scheduler) statFiles(ctx context.Context, u journal.Unit, storage map[string]string, files []commit.File) error {
+func (s *Scheduler) statFiles(ctx context.Context, u journal.Unit, storage map[string]string, files commit.Files) error {
 	if s.cfg.StatFile == nil {
 		return nil
 	}
-	for _, f := range files {
+	for _, f := range files.All() {
 		size, err := s.cfg.StatFile(ctx, storage, f.Path)
 		if err == nil && size != f.Size {
 			err = fmt.Errorf("it has %d bytes; %d were written", size, f.Size)
@@ -284,15 +300,20 @@ func (s *Scheduler) statFiles(ctx context.Context, u journal.Unit, storage map[s
 	return nil
 }
 
-// runUnit runs the commit, or only a fence for it, and records what became of the
-// job.
-func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit, files []commit.File, fence bool) (*firnpb.JobStatus, error) {
+// rootSlot takes a root's place. It is taken before the memory of manifests: who has
+// memory must not wait for those who wait for memory.
+func (s *Scheduler) rootSlot(ctx context.Context) (leave func(), err error) {
 	select {
 	case s.rootSlots <- struct{}{}:
-		defer func() { <-s.rootSlots }()
+		return func() { <-s.rootSlots }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// runUnit runs the commit, or only a fence for it, and records what became of the
+// job. Its caller has a root's place.
+func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit, files commit.Files, fence bool) (*firnpb.JobStatus, error) {
 	sent, err := s.sent(ctx, u, c)
 	if err != nil {
 		return nil, err
@@ -310,7 +331,7 @@ func (s *Scheduler) runUnit(ctx context.Context, u journal.Unit, c *plan.Commit,
 	}
 	report, err := s.committer.Run(ctx, committer.Root{
 		JobID: u.JobID, Key: u.Key, Namespace: u.Namespace, Plan: c, Tasks: u.Tasks, Sent: sent, Origin: origin, LedgerFloor: floor, Fence: fence,
-		Read: func(_ context.Context, each func([]commit.File) error) error { return each(files) },
+		Read: func(_ context.Context, into *commit.Packer) error { into.Take(files); return nil },
 	})
 	// What became of it is recorded also for a caller that has gone.
 	ctx = context.WithoutCancel(ctx)

@@ -168,11 +168,10 @@ func TestAdoptingNeedsTheSameColumns(t *testing.T) {
 			target, err := h.catalogs.Pin(t.Context(), u.Table)
 			must(t, err)
 			target.SchemaJSON, target.SpecJSON = []byte(tt.schema), []byte(tt.spec)
-			files := []commit.File{{SchemaID: 0}}
-			err = adopt(u, true, target, files)
+			files, err := adopt(u, true, target, commit.PackFiles(commit.File{SchemaID: 0}))
 			if tt.want == "" {
 				must(t, err)
-				if files[0].SchemaID != 3 {
+				if files.At(0).SchemaID != 3 {
 					t.Fatalf("%+v", files)
 				}
 				return

@@ -124,15 +124,17 @@ func (h *Harness) Unit(tb testing.TB, key string, files, rows int) commit.Unit {
 		Token:  commit.NewToken(commit.TokenInput{Key: key, TableUUID: p.UUID, Branch: commit.MainBranch}),
 	}
 	raw := ids(tb, schema, rows)
+	var packer commit.Packer
 	for i := range files {
 		f := commit.File{Path: fmt.Sprintf("%s%05d.parquet", u.Prefix, i), Format: "PARQUET", SchemaID: u.SchemaID, SpecID: u.SpecID, Rows: int64(rows), Size: int64(len(raw))}
 		if err := objstore.WriteFile(context.Background(), h.store, f.Path, raw); err != nil {
 			tb.Fatal(err)
 		}
-		u.Files = append(u.Files, f)
+		packer.Add(f)
 		u.Rows += f.Rows
 		u.Bytes += f.Size
 	}
+	u.Files = packer.Files()
 	return u
 }
 

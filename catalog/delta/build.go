@@ -86,7 +86,7 @@ func (t *Table) Build(ctx context.Context, m commit.Metadata, units []commit.Uni
 			return commit.Request{}, err
 		}
 		c.Adds = append(c.Adds, adds...)
-		files, rows, size = files+int64(len(u.Files)), rows+u.Rows, size+u.Bytes
+		files, rows, size = files+int64(u.Files.Len()), rows+u.Rows, size+u.Bytes
 		r.Tokens = append(r.Tokens, u.Token)
 		// A key that carries the time at which it was made is found by commitInfo
 		// and the ledger, or refused for its age.
@@ -115,8 +115,8 @@ func (v *View) adds(u commit.Unit, now int64) ([]*Add, error) {
 	}
 	d, written := v.snap.definition, v.schemas[u.SchemaID].schema
 	root := v.Location() + "/"
-	adds := make([]*Add, len(u.Files))
-	for i, f := range u.Files {
+	adds := make([]*Add, u.Files.Len())
+	for i, f := range u.Files.All() {
 		rel, ok := strings.CutPrefix(f.Path, root)
 		if !ok || rel == "" || path.Clean("/"+rel) != "/"+rel {
 			return nil, commit.Misfit(u, f.Path, "files lie under the table", "the table is at "+v.Location())

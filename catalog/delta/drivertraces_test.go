@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/commit/committest"
 	"github.com/firn-project/firn/format/delta"
 	"github.com/firn-project/firn/internal/objstore"
 )
@@ -282,16 +283,19 @@ func TestTableTurnsUnwritable(t *testing.T) {
 func TestManifestsAreChecked(t *testing.T) {
 	h := newHarness(t)
 	v := h.view()
+	file := func(change func(*commit.File)) func(*commit.Unit) {
+		return func(u *commit.Unit) { committest.EditFile(u, 0, change) }
+	}
 	for name, change := range map[string]func(*commit.Unit){
-		"partition values missing":   func(u *commit.Unit) { u.Files[0].Partition = nil },
-		"partition field of another": func(u *commit.Unit) { u.Files[0].Partition[0].FieldID = 2 },
-		"more nulls than rows":       func(u *commit.Unit) { u.Files[0].NullCounts[1] = 9 },
-		"nulls of no column":         func(u *commit.Unit) { u.Files[0].NullCounts[7] = 0 },
-		"bound of no column":         func(u *commit.Unit) { u.Files[0].Lower[7] = []byte("1") },
-		"bound of another type":      func(u *commit.Unit) { u.Files[0].Lower[1] = []byte(`"x"`) },
-		"bounds swapped":             func(u *commit.Unit) { u.Files[0].Lower[1], u.Files[0].Upper[1] = []byte("5"), []byte("4") },
-		"no rows":                    func(u *commit.Unit) { u.Files[0].Rows = 0 },
-		"outside the table":          func(u *commit.Unit) { u.Files[0].Path = "/elsewhere/x.parquet" },
+		"partition values missing":   file(func(f *commit.File) { f.Partition = nil }),
+		"partition field of another": file(func(f *commit.File) { f.Partition[0].FieldID = 2 }),
+		"more nulls than rows":       file(func(f *commit.File) { f.NullCounts[1] = 9 }),
+		"nulls of no column":         file(func(f *commit.File) { f.NullCounts[7] = 0 }),
+		"bound of no column":         file(func(f *commit.File) { f.Lower[7] = []byte("1") }),
+		"bound of another type":      file(func(f *commit.File) { f.Lower[1] = []byte(`"x"`) }),
+		"bounds swapped":             file(func(f *commit.File) { f.Lower[1], f.Upper[1] = []byte("5"), []byte("4") }),
+		"no rows":                    file(func(f *commit.File) { f.Rows = 0 }),
+		"outside the table":          file(func(f *commit.File) { f.Path = "/elsewhere/x.parquet" }),
 		"a branch":                   func(u *commit.Unit) { u.Branch = "dev" },
 		"an overwrite":               func(u *commit.Unit) { u.Operation, u.Claim = commit.OperationOverwrite, &commit.Claim{} },
 	} {
@@ -310,7 +314,7 @@ func TestManifestsAreChecked(t *testing.T) {
 	}
 	a := adds[0]
 	if want := `{"numRecords":2,"minValues":{"v":0},"maxValues":{"v":1},"nullCount":{"v":0}}`; a.Stats != want || *a.PartitionValues["p"] != "x 0" ||
-		!strings.HasSuffix(a.Path, "/p=x%200/part-"+u.Files[0].Attempt+"-0.parquet") {
+		!strings.HasSuffix(a.Path, "/p=x%200/part-"+u.Files.At(0).Attempt+"-0.parquet") {
 		t.Errorf("add %+v", a)
 	}
 }

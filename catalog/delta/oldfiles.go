@@ -25,7 +25,7 @@ func (t *Table) checkOld(ctx context.Context, v *View, u commit.Unit) error {
 	if !known || t.now().Sub(made) < keep/2 {
 		return nil
 	}
-	for _, f := range u.Files {
+	for _, f := range u.Files.All() {
 		size, err := t.store.Stat(ctx, f.Path)
 		switch {
 		case isNotFound(err):

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/commit/committest"
 )
 
 // TestOldFiles: a unit of a job older than half of what the table keeps removed files
@@ -30,11 +31,13 @@ func TestOldFiles(t *testing.T) {
 		u := h.Unit(t, "key "+name, 1, 3)
 		id := uuid.Must(uuid.NewV7())
 		prefix := h.dir + "/j-" + id.String() + "/"
-		u.Files[0].Path = prefix + strings.TrimPrefix(u.Files[0].Path, u.Prefix)
+		committest.EditFile(&u, 0, func(f *commit.File) {
+			f.Path = prefix + strings.TrimPrefix(f.Path, u.Prefix)
+			f.Size = h.dataFile(f.Path, 3)
+		})
 		u.Prefix = prefix
-		u.Files[0].Size = h.dataFile(u.Files[0].Path, 3)
 		if c.gone {
-			if err := os.Remove(u.Files[0].Path); err != nil {
+			if err := os.Remove(u.Files.Path(0)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -155,7 +155,7 @@ func (v *View) CheckUnit(u commit.Unit) error {
 	if err := v.checkTable(u); err != nil {
 		return err
 	}
-	for _, f := range u.Files {
+	for _, f := range u.Files.All() {
 		if _, err := v.checkFile(v.schemas[u.SchemaID].schema, f); err != nil {
 			return commit.Misfit(u, f.Path, "the file fits the table", err.Error())
 		}
@@ -247,7 +247,7 @@ func formatUnits(units []commit.Unit) (tokens, counts string) {
 	var t, c []string
 	for _, u := range units {
 		t = append(t, u.Token.String()+"="+u.Digest.String())
-		c = append(c, fmt.Sprintf("%d/%d/%d/%s", u.Rows, len(u.Files), u.Bytes, url.QueryEscape(u.JobID)))
+		c = append(c, fmt.Sprintf("%d/%d/%d/%s", u.Rows, u.Files.Len(), u.Bytes, url.QueryEscape(u.JobID)))
 	}
 	return strings.Join(t, ","), strings.Join(c, ",")
 }

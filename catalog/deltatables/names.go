@@ -48,7 +48,7 @@ var _ Names = (*SQLite)(nil)
 
 // OpenSQLite opens the file, or makes it. The caller closes it.
 func OpenSQLite(ctx context.Context, path string) (*SQLite, error) {
-	db, err := sqlitestmt.Open("file:" + path + "?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)")
+	db, err := sqlitestmt.Open(sqlitestmt.File(path) + "?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)")
 	if err == nil {
 		db.SetMaxOpenConns(1)
 		_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS delta_tables (

@@ -173,7 +173,7 @@ func (b *build) prepare(ctx context.Context) error {
 		switch u.Operation {
 		case commit.OperationAppend, "":
 		case commit.OperationFence:
-			if len(u.Files) > 0 {
+			if u.Files.Len() > 0 {
 				return errors.New("a fence brings no files")
 			}
 			seen[u.Token] = true

@@ -230,15 +230,18 @@ func (f *fixture) unit(key string, files ...commit.File) commit.Unit {
 	m := f.meta()
 	u := commit.Unit{
 		JobID: "j-" + key, Key: key, Table: tableName, TableUUID: m.TableUUID().String(), Branch: commit.MainBranch,
-		Operation: commit.OperationAppend, SchemaID: m.CurrentSchema().ID, SpecID: m.DefaultPartitionSpec(), Files: files,
+		Operation: commit.OperationAppend, SchemaID: m.CurrentSchema().ID, SpecID: m.DefaultPartitionSpec(),
 	}
 	u.Token = commit.NewToken(commit.TokenInput{Key: key, TableUUID: u.TableUUID, Branch: u.Branch})
 	u.Digest = commit.Digest{byte(len(key)), 1}
-	for i := range u.Files {
-		u.Files[i].SchemaID, u.Files[i].SpecID = u.SchemaID, u.SpecID
-		u.Rows += u.Files[i].Rows
-		u.Bytes += u.Files[i].Size
+	var p commit.Packer
+	for _, f := range files {
+		f.SchemaID, f.SpecID = u.SchemaID, u.SpecID
+		u.Rows += f.Rows
+		u.Bytes += f.Size
+		p.Add(f)
 	}
+	u.Files = p.Files()
 	return u
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -77,18 +78,48 @@ func (b *build) newPath(mu *sync.Mutex, manifests *int) string {
 	return p
 }
 
+// span are consecutive files of several units.
+type span struct {
+	units []commit.Unit
+	// ends are the numbers of files up to the end of each unit.
+	ends     []int
+	from, to int
+}
+
+func newSpan(units []commit.Unit) span {
+	s := span{units: units}
+	for _, u := range units {
+		s.to += u.Files.Len()
+		s.ends = append(s.ends, s.to)
+	}
+	return s
+}
+
+func (s span) len() int { return s.to - s.from }
+
+// cut is the part from i up to j.
+func (s span) cut(i, j int) span {
+	s.from, s.to = s.from+i, s.from+j
+	return s
+}
+
+func (s span) at(i int) *commit.File {
+	i += s.from
+	u, _ := slices.BinarySearch(s.ends, i+1)
+	if u > 0 {
+		i -= s.ends[u-1]
+	}
+	f := s.units[u].Files.At(i)
+	return &f
+}
+
 // writeManifests describes the units' files in Iceberg manifests, each rolled at
 // commit.manifest.target-size-bytes. Files come sorted by path, hence clustered
 // by partition, so that each manifest covers few partitions. Many files are
 // written by several writers at once.
 func (b *build) writeManifests(ctx context.Context) ([]iceberg.ManifestFile, error) {
-	var files []*commit.File
-	for i := range b.units {
-		for j := range b.units[i].Files {
-			files = append(files, &b.units[i].Files[j])
-		}
-	}
-	if len(files) == 0 {
+	files := newSpan(b.units)
+	if files.len() == 0 {
 		return nil, nil
 	}
 	conv, err := b.table.converter(b.base, b.units[0])
@@ -96,20 +127,20 @@ func (b *build) writeManifests(ctx context.Context) ([]iceberg.ManifestFile, err
 		return nil, newError(commit.CodeManifestInvalid, "describe the files for", b.table.name.String(), err)
 	}
 	target := int64(b.base.meta.Properties().GetInt(table.ManifestTargetSizeBytesKey, table.ManifestTargetSizeBytesDefault))
-	workers := min(runtime.GOMAXPROCS(0), (len(files)+filesPerWorker-1)/filesPerWorker)
+	workers := min(runtime.GOMAXPROCS(0), (files.len()+filesPerWorker-1)/filesPerWorker)
 	out := make([][]iceberg.ManifestFile, workers)
 	var mu sync.Mutex
 	next := 0
 	g, gctx := errgroup.WithContext(ctx)
 	for w := range workers {
-		part := files[w*len(files)/workers : (w+1)*len(files)/workers]
+		part := files.cut(w*files.len()/workers, (w+1)*files.len()/workers)
 		g.Go(func() error {
-			for len(part) > 0 {
+			for part.len() > 0 {
 				mf, n, err := b.writeManifest(gctx, b.newPath(&mu, &next), conv, part, target)
 				if err != nil {
 					return err
 				}
-				out[w], part = append(out[w], mf), part[n:]
+				out[w], part = append(out[w], mf), part.cut(n, part.len())
 			}
 			return nil
 		})
@@ -139,7 +170,7 @@ func (t *Table) converter(m *Metadata, u commit.Unit) (*converter, error) {
 
 // writeManifest writes one manifest with at least one of the files and stops at
 // the target size. It returns how many it took.
-func (b *build) writeManifest(ctx context.Context, path string, conv *converter, files []*commit.File, target int64) (iceberg.ManifestFile, int, error) {
+func (b *build) writeManifest(ctx context.Context, path string, conv *converter, files span, target int64) (iceberg.ManifestFile, int, error) {
 	w, err := b.table.store.Create(ctx, path)
 	if err != nil {
 		return nil, 0, err
@@ -156,11 +187,11 @@ func (b *build) writeManifest(ctx context.Context, path string, conv *converter,
 		return nil, 0, fmt.Errorf("manifest %s: %w", path, err)
 	}
 	n := 0
-	for n < len(files) && (n == 0 || out.n < target) {
+	for n < files.len() && (n == 0 || out.n < target) {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return nil, 0, ctx.Err()
 		}
-		f := files[n]
+		f := files.at(n)
 		partition, err := conv.partition(f)
 		if err = errors.Join(conv.check(f), err); err != nil {
 			return nil, 0, newError(commit.CodeManifestInvalid, "commit file", f.Path, err)

@@ -223,7 +223,7 @@ func formatUnits(units []commit.Unit) (tokens, counts string) {
 	for _, u := range units {
 		t = append(t, u.Token.String()+"="+u.Digest.String())
 		c = append(c, strings.Join([]string{
-			strconv.FormatInt(u.Rows, 10), strconv.Itoa(len(u.Files)), strconv.FormatInt(u.Bytes, 10), url.QueryEscape(u.JobID),
+			strconv.FormatInt(u.Rows, 10), strconv.Itoa(u.Files.Len()), strconv.FormatInt(u.Bytes, 10), url.QueryEscape(u.JobID),
 		}, "/"))
 	}
 	return strings.Join(t, ","), strings.Join(c, ",")

@@ -100,8 +100,7 @@ func (b *build) summary(ctx context.Context, inherited []iceberg.ManifestFile) (
 	var files, rows, size int64
 	partitions := map[string]bool{}
 	for _, u := range b.units {
-		for i := range u.Files {
-			f := &u.Files[i]
+		for _, f := range u.Files.All() {
 			files++
 			rows += f.Rows
 			size += f.Size

@@ -14,6 +14,7 @@ import (
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/commit/committest"
 )
 
 func TestAppendIsReadByTheLibrary(t *testing.T) {
@@ -308,9 +309,11 @@ func TestBuildRefuses(t *testing.T) {
 	good := f.unit("good", f.file(true, rows(new("x"), 1)))
 	bad := func(change func(*commit.Unit)) []commit.Unit {
 		u := good
-		u.Files = slices.Clone(good.Files)
 		change(&u)
 		return []commit.Unit{u}
+	}
+	file := func(change func(*commit.File)) []commit.Unit {
+		return bad(func(u *commit.Unit) { committest.EditFile(u, 0, change) })
 	}
 	before := f.metadataFiles()
 	for name, units := range map[string][]commit.Unit{
@@ -319,15 +322,15 @@ func TestBuildRefuses(t *testing.T) {
 		"uuid":         bad(func(u *commit.Unit) { u.TableUUID = "other" }),
 		"overwrite":    bad(func(u *commit.Unit) { u.Operation = "overwrite" }),
 		"mixed specs":  append([]commit.Unit{good}, bad(func(u *commit.Unit) { u.SpecID, u.Token = 9, commit.Token{9} })...),
-		"file's spec":  bad(func(u *commit.Unit) { u.Files[0].SpecID = 3 }),
-		"no partition": bad(func(u *commit.Unit) { u.Files[0].Partition = nil }),
-		"other field":  bad(func(u *commit.Unit) { u.Files[0].Partition = []commit.PartitionValue{{FieldID: 1001}} }),
-		"bad UTF-8": bad(func(u *commit.Unit) {
-			u.Files[0].Partition = []commit.PartitionValue{{FieldID: 1000, Value: []byte{0xff}}}
+		"file's spec":  file(func(f *commit.File) { f.SpecID = 3 }),
+		"no partition": file(func(f *commit.File) { f.Partition = nil }),
+		"other field":  file(func(f *commit.File) { f.Partition = []commit.PartitionValue{{FieldID: 1001}} }),
+		"bad UTF-8": file(func(f *commit.File) {
+			f.Partition = []commit.PartitionValue{{FieldID: 1000, Value: []byte{0xff}}}
 		}),
-		"ORC":              bad(func(u *commit.Unit) { u.Files[0].Format = "ORC" }),
-		"negative rows":    bad(func(u *commit.Unit) { u.Files[0].Rows = -1 }),
-		"path that's void": bad(func(u *commit.Unit) { u.Files[0].Path = "" }),
+		"ORC":              file(func(f *commit.File) { f.Format = "ORC" }),
+		"negative rows":    file(func(f *commit.File) { f.Rows = -1 }),
+		"path that's void": file(func(f *commit.File) { f.Path = "" }),
 	} {
 		if _, err := f.driver.Build(t.Context(), f.read(), units); err == nil {
 			t.Errorf("%s: built", name)

@@ -190,7 +190,7 @@ func testOtherSubmission(t *testing.T, h Harness) {
 	if !o.OtherSubmission || !o.Deduplicated || o.Landed.Rows != 5 {
 		t.Errorf("outcome %s with %d rows, want the other submission's 5", OutcomeText(o), o.Landed.Rows)
 	}
-	for _, f := range other.Files {
+	for _, f := range other.Files.All() {
 		if !h.Exists(t, f.Path) {
 			t.Errorf("the driver deleted the data file %s", f.Path)
 		}
@@ -398,7 +398,7 @@ func testDiscard(t *testing.T, h Harness) {
 			t.Errorf("%s of the landed request is gone", f)
 		}
 	}
-	for _, f := range u.Files {
+	for _, f := range u.Files.All() {
 		if !h.Exists(t, f.Path) {
 			t.Errorf("the data file %s is gone", f.Path)
 		}

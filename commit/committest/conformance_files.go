@@ -56,7 +56,7 @@ func testAddedFiles(t *testing.T, h Harness) {
 			t.Fatalf("unit %s is in snapshot %q", u.Key, l.SnapshotID)
 		}
 		snapshot = l.SnapshotID
-		for _, f := range u.Files {
+		for _, f := range u.Files.All() {
 			want = append(want, f.Path)
 		}
 	}

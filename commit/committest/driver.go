@@ -233,7 +233,7 @@ func (d *Driver) Send(_ context.Context, r commit.Request) commit.Answer {
 	d.c.sends++
 	p := r.Payload.(*payload)
 	for _, u := range p.units {
-		for _, file := range u.Files {
+		for _, file := range u.Files.All() {
 			if d.Poison[file.Path] {
 				return *answer(commit.AnswerRejected, 400, "poisoned")
 			}

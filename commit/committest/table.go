@@ -169,13 +169,15 @@ func (v version) apply(mode Mode, p *payload) (next version, misfits int, a comm
 	s := snapshot{id: p.snapshot, parent: p.head, seat: p.seat, tokens: map[commit.Token]commit.Landed{}}
 	for _, u := range p.units {
 		s.rows += u.Rows
-		s.files = append(s.files, u.Files...)
+		for _, f := range u.Files.All() {
+			s.files = append(s.files, f)
+		}
 		if u.Claim != nil {
 			s.removed = append(s.removed, u.Claim.Replaced...)
 		}
 		s.tokens[u.Token] = commit.Landed{
 			Token: u.Token, Digest: u.Digest, SnapshotID: p.snapshot, Seat: commit.Seat{Number: p.seat},
-			Rows: u.Rows, Files: int64(len(u.Files)), Bytes: u.Bytes, CommittedAt: time.Unix(p.seat, 0),
+			Rows: u.Rows, Files: int64(u.Files.Len()), Bytes: u.Bytes, CommittedAt: time.Unix(p.seat, 0),
 		}
 	}
 	n.snapshots[s.id] = s

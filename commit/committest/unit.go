@@ -29,3 +29,15 @@ func (c *Catalog) Parent(id string) (parent string) {
 	c.locked(func() { parent = c.now.snapshots[id].parent })
 	return parent
 }
+
+// EditFile changes file i of a unit. The unit's sums and digest stay as they are.
+func EditFile(u *commit.Unit, i int, change func(*commit.File)) {
+	var p commit.Packer
+	for n, f := range u.Files.All() {
+		if n == i {
+			change(&f)
+		}
+		p.Add(f)
+	}
+	u.Files = p.Files()
+}

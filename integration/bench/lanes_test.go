@@ -93,10 +93,11 @@ func (l *lane) handIn(int, int) (int, error) {
 	r := committer.Root{
 		JobID: job, Key: job, Tasks: 1, Attempts: []string{"a-1"},
 		Plan: &plan.Commit{Target: l.target, Branch: commit.MainBranch, Operation: commit.OperationAppend, Prefix: prefix},
-		Read: func(_ context.Context, each func([]commit.File) error) error {
+		Read: func(_ context.Context, into *commit.Packer) error {
 			f := l.file
 			f.Path, f.Attempt = prefix+"0-0-a-1-0.parquet", "a-1"
-			return each([]commit.File{f})
+			into.Add(f)
+			return nil
 		},
 	}
 	rep, err := l.com.Run(context.Background(), r)
@@ -151,13 +152,13 @@ func (l *lane) writeMetadataOnce(b *testing.B) time.Duration {
 type journaled struct{ j *journal.SQLite }
 
 func (r journaled) RecordSeal(ctx context.Context, u commit.Unit) error {
-	manifest, err := json.Marshal(u.Files)
+	manifest, err := json.Marshal(u.Files.At(0))
 	if err != nil {
 		return err
 	}
 	return r.j.Seal(ctx, journal.Unit{
 		JobID: u.JobID, Key: u.Key, Token: u.Token, Digest: u.Digest, Table: u.Table, TableUUID: u.TableUUID, Branch: u.Branch,
-		Operation: u.Operation, SchemaID: u.SchemaID, SpecID: u.SpecID, Prefix: u.Prefix, Files: int64(len(u.Files)), Rows: u.Rows,
+		Operation: u.Operation, SchemaID: u.SchemaID, SpecID: u.SpecID, Prefix: u.Prefix, Files: int64(u.Files.Len()), Rows: u.Rows,
 		Bytes: u.Bytes, Tasks: u.Tasks, Sealed: time.Now(),
 	}, manifest)
 }

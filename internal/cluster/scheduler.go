@@ -63,6 +63,8 @@ type SchedulerConfig struct {
 	CheckAllFiles  bool
 	// Writes bounds the open writes of others.
 	Writes config.Writes
+	// ManifestMemory is scheduler.Config's; 0 for the default.
+	ManifestMemory int64
 	// TLS, AllowPlaintext and AllowAnonymous are as in config.Scheduler.
 	TLS                            config.TLS
 	AllowPlaintext, AllowAnonymous bool
@@ -155,7 +157,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		StoreKeys:         storeKeys{catalogs, cfg.SourceStores, cfg.AnyCatalog},
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait, ExecutorReturn: cfg.Executors.Return,
 		ParkedRetention: cfg.ParkedRetention, JournalRetention: cfg.JournalRetention, SweepDelay: cfg.SweepDelay,
-		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles,
+		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles, ManifestMemory: cfg.ManifestMemory,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,
 		DeleteFile: deleteFile, StatFile: statFile, ListPrefix: listPrefix, TidyPrefix: tidyPrefix, OpenStore: openStore, Logger: cfg.Logger,
 		Metrics: counts, EventDir: events, Writes: writesOf(cfg.Writes),

@@ -93,6 +93,8 @@ func TestBadFiles(t *testing.T) {
 		"writes: {max_manifest: many}":                   "want a size such as 2GiB",
 		"journal: {retention: -1h}":                      "journal.retention: -1h0m0s: want more than 0",
 		"sweep: {delay: -1ms}":                           "sweep.delay: -1ms: want more than 0",
+		"commit: {manifest_memory: 1MiB}":                `commit.manifest_memory: "1MiB": want at least 16777216 bytes (16 MiB)`,
+		"commit: {manifest_memory: much}":                `commit.manifest_memory: "much": want a size such as 2GiB or 512MB`,
 		"planning: guess":                                `planning: "guess": want adaptive or static`,
 		"dispatch: pushy":                                `dispatch: "pushy": want push or pull`,
 		"listen: here":                                   `listen: "here": want HOST:PORT`,

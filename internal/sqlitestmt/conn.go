@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"net/url"
 
 	"modernc.org/sqlite"
 )
@@ -22,6 +23,12 @@ func Open(dsn string) (*sql.DB, error) {
 		return nil, err
 	}
 	return sql.OpenDB(connector{inner}), nil
+}
+
+// File is the beginning of the dsn of a database in a file, up to its parameters. What
+// would end the path in a URI is escaped: another file would be opened.
+func File(path string) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath()
 }
 
 type connector struct{ driver.Connector }

@@ -72,29 +72,136 @@ func EncodeManifestIPC(manifest arrow.RecordBatch) ([]byte, error) {
 
 var manifestForm = sync.OnceValue(func() known { return newKnown(ManifestSchema()) })
 
-// DecodeManifestIPC reads the file manifests of an Arrow IPC stream, such as the
-// copy in a task's status. Its input is untrusted; see DecodeManifest.
-func DecodeManifestIPC(raw []byte) ([]commit.File, error) {
-	r, err := NewIPCReader(raw)
+// ManifestRows is how many files a batch of EncodeManifests has at most.
+const ManifestRows = 1024
+
+// WriteManifest writes files as an Arrow IPC stream of file manifests, batch by batch.
+func WriteManifest(w io.Writer, files commit.Files) error {
+	if files.Len() <= ManifestRows {
+		// The schema's message needn't be encoded again.
+		batch := make([]commit.File, 0, files.Len())
+		for _, f := range files.All() {
+			batch = append(batch, f)
+		}
+		b, err := EncodeManifest(batch)
+		if err != nil {
+			return err
+		}
+		defer b.Release()
+		raw, err := EncodeManifestIPC(b)
+		if err == nil {
+			_, err = w.Write(raw)
+		}
+		return err
+	}
+	iw := ipc.NewWriter(w, ipc.WithSchema(ManifestSchema()))
+	batch := make([]commit.File, 0, ManifestRows)
+	put := func() error {
+		b, err := EncodeManifest(batch)
+		if err != nil {
+			return err
+		}
+		defer b.Release()
+		batch = batch[:0]
+		return iw.Write(b)
+	}
+	for _, f := range files.All() {
+		if batch = append(batch, f); len(batch) == ManifestRows {
+			if err := put(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(batch) > 0 {
+		if err := put(); err != nil {
+			return err
+		}
+	}
+	return iw.Close()
+}
+
+// EachFileIPC reads the file manifests of an Arrow IPC stream, such as the
+// copy in a task's status or what was sealed. Its input is untrusted; see EachFile.
+func EachFileIPC(in io.Reader, each func(commit.File) error) error {
+	r, err := ipc.NewReaderFromMessageReader(&streamed{in: in}, ipc.WithAllocator(NewLimitedAllocator()))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errManifest, err)
+		return fmt.Errorf("%w: %w", errManifest, err)
 	}
 	defer r.Release()
-	files := []commit.File{}
 	for {
 		b, err := r.Read()
 		if errors.Is(err, io.EOF) {
-			return files, nil
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errManifest, err)
+			return fmt.Errorf("%w: %w", errManifest, err)
 		}
-		more, err := DecodeManifest(b)
-		if err != nil {
-			return nil, err
+		if err := EachFile(b, each); err != nil {
+			return err
 		}
-		files = append(files, more...)
 	}
+}
+
+// DecodeManifestIPC is EachFileIPC for a stream that is whole in memory.
+func DecodeManifestIPC(raw []byte) ([]commit.File, error) {
+	files := []commit.File{}
+	err := EachFileIPC(bytes.NewReader(raw), func(f commit.File) error {
+		files = append(files, f)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+// streamed cuts what is read into messages, as messages does with what is there. What
+// a length says is taken no further than bytes come.
+type streamed struct{ in io.Reader }
+
+func (*streamed) Retain()  {}
+func (*streamed) Release() {}
+
+// Message implements ipc.MessageReader.
+func (s *streamed) Message() (*ipc.Message, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(s.in, head[:]); err != nil {
+		return nil, err // io.EOF at the end
+	}
+	if binary.LittleEndian.Uint32(head[:]) == 0xffffffff { // the marker of a message
+		if _, err := io.ReadFull(s.in, head[:]); err != nil {
+			return nil, io.ErrUnexpectedEOF
+		}
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n == 0 {
+		return nil, io.EOF
+	}
+	header, err := s.take(int64(n))
+	if err != nil {
+		return nil, err
+	}
+	length, err := CheckMessage(header)
+	if err != nil {
+		return nil, err
+	}
+	body, err := s.take(length)
+	if err != nil {
+		return nil, err
+	}
+	return ipc.NewMessage(memory.NewBufferBytes(header), memory.NewBufferBytes(body)), nil
+}
+
+func (s *streamed) take(n int64) ([]byte, error) {
+	if n < 0 || n > MaxMessage {
+		return nil, fmt.Errorf("%w: a part of %d bytes, at most %d are allowed", errMessage, n, MaxMessage)
+	}
+	var buf bytes.Buffer
+	got, err := buf.ReadFrom(io.LimitReader(s.in, n))
+	if err == nil && got < n {
+		err = io.ErrUnexpectedEOF
+	}
+	return buf.Bytes(), err
 }
 
 // NewIPCReader reads an untrusted Arrow IPC stream that is whole in memory. The

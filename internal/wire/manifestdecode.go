@@ -27,30 +27,48 @@ const (
 // errManifest is wrapped by every error of DecodeManifest.
 var errManifest = errors.New("malformed file manifest")
 
-// DecodeManifest reads a file manifest. Its input is untrusted: a batch of
-// another schema, with nulls, with numbers out of range, with a key twice or
+// DecodeManifest reads a file manifest; see EachFile.
+func DecodeManifest(b arrow.RecordBatch) (files []commit.File, err error) {
+	err = EachFile(b, func(f commit.File) error {
+		files = append(files, f)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if files == nil {
+		files = []commit.File{}
+	}
+	return files, nil
+}
+
+// EachFile reads a file manifest, one file after the other. Its input is untrusted: a
+// batch of another schema, with nulls, with numbers out of range, with a key twice or
 // with absurd sizes is an error. Only the form is checked here; whether the
 // files may be committed is verified by the committer. Empty maps and lists
-// come back as nil.
-func DecodeManifest(b arrow.RecordBatch) (files []commit.File, err error) {
+// come back as nil. Files may have been given before an error is found.
+func EachFile(b arrow.RecordBatch, each func(commit.File) error) (err error) {
 	// The checks below are meant to be complete. The arrays of a batch that
 	// came over the wire are built by a library on unchecked offsets, though,
 	// and a panic in there must not end the scheduler.
 	defer func() {
 		if p := recover(); p != nil {
-			files, err = nil, fmt.Errorf("%w: %v", errManifest, p)
+			err = fmt.Errorf("%w: %v", errManifest, p)
 		}
 	}()
 	if err := checkManifest(b); err != nil {
-		return nil, fmt.Errorf("%w: %w", errManifest, err)
+		return fmt.Errorf("%w: %w", errManifest, err)
 	}
-	files = make([]commit.File, b.NumRows())
-	for i := range files {
-		if err := decodeFile(b, i, &files[i]); err != nil {
-			return nil, fmt.Errorf("%w: row %d: %w", errManifest, i, err)
+	for i := range int(b.NumRows()) {
+		var f commit.File
+		if err := decodeFile(b, i, &f); err != nil {
+			return fmt.Errorf("%w: row %d: %w", errManifest, i, err)
+		}
+		if err := each(f); err != nil {
+			return err
 		}
 	}
-	return files, nil
+	return nil
 }
 
 // checkManifest compares the batch's schema with ours and refuses nulls, at

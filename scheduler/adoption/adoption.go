@@ -26,52 +26,61 @@ func FormatOf(u journal.Unit) string {
 
 // Fit checks that the files may go into the target, and makes them files of its
 // schema and partition spec. The error says why they may not.
-func Fit(u journal.Unit, target plan.Pinned, files []commit.File) error {
+func Fit(u journal.Unit, target plan.Pinned, files commit.Files) (commit.Files, error) {
 	format := FormatOf(u)
 	if target.Format != "" && target.Format != format {
-		return fmt.Errorf("table %s is of format %s, and the files were written for one of format %s", target.Name, target.Format, format)
+		return files, fmt.Errorf("table %s is of format %s, and the files were written for one of format %s", target.Name, target.Format, format)
 	}
+	fit := fitIceberg
 	if format == "delta" {
-		return fitDelta(u, target, files)
+		fit = fitDelta
 	}
-	return fitIceberg(u, target, files)
+	schema, spec, err := fit(u, target, files)
+	if err != nil {
+		return files, err
+	}
+	var out commit.Packer
+	for _, f := range files.All() {
+		f.SchemaID, f.SpecID = schema, spec
+		out.Add(f)
+	}
+	return out.Files(), nil
 }
 
 // fitDelta wants the same columns in the same order: files number their statistics
 // by them.
-func fitDelta(u journal.Unit, target plan.Pinned, files []commit.File) error {
+func fitDelta(u journal.Unit, target plan.Pinned, files commit.Files) (schema, spec int, err error) {
 	from, err := delta.ParseSchema(string(u.SchemaJSON))
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	to, err := delta.ParseSchema(string(target.SchemaJSON))
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	if !delta.Equal(from, to) {
-		return fmt.Errorf("its files don't fit table %s: it has the columns %s, and they have %s", target.Name, to, from)
+		return 0, 0, fmt.Errorf("its files don't fit table %s: it has the columns %s, and they have %s", target.Name, to, from)
 	}
 	by, err := delta.ParsePartition(u.SpecJSON)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	wants, err := delta.ParsePartition(target.SpecJSON)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	if !slices.Equal(by, wants) {
-		return fmt.Errorf("table %s is partitioned in another way than the files", target.Name)
+		return 0, 0, fmt.Errorf("table %s is partitioned in another way than the files", target.Name)
 	}
-	for i := range files {
-		if !strings.HasPrefix(files[i].Path, target.Location+"/") {
-			return fmt.Errorf("the files lie outside the directory of table %s, %s", target.Name, target.Location)
+	for i := range files.Len() {
+		if !strings.HasPrefix(files.Path(i), target.Location+"/") {
+			return 0, 0, fmt.Errorf("the files lie outside the directory of table %s, %s", target.Name, target.Location)
 		}
-		files[i].SchemaID, files[i].SpecID = delta.SchemaID(string(target.SchemaJSON)), delta.PartitionID(wants)
 	}
-	return nil
+	return delta.SchemaID(string(target.SchemaJSON)), delta.PartitionID(wants), nil
 }
 
-func fitIceberg(u journal.Unit, target plan.Pinned, files []commit.File) error {
+func fitIceberg(u journal.Unit, target plan.Pinned, _ commit.Files) (schema, spec int, err error) {
 	var from, to struct {
 		schema tableSchema
 		spec   tableSpec
@@ -81,19 +90,16 @@ func fitIceberg(u journal.Unit, target plan.Pinned, files []commit.File) error {
 		v   any
 	}{{u.SchemaJSON, &from.schema}, {u.SpecJSON, &from.spec}, {target.SchemaJSON, &to.schema}, {target.SpecJSON, &to.spec}} {
 		if err := json.Unmarshal(d.raw, d.v); err != nil {
-			return errors.Join(errors.New("the schemas can't be read"), err)
+			return 0, 0, errors.Join(errors.New("the schemas can't be read"), err)
 		}
 	}
 	if why := from.schema.misfit(to.schema); why != "" {
-		return fmt.Errorf("its files don't fit table %s: %s", target.Name, why)
+		return 0, 0, fmt.Errorf("its files don't fit table %s: %s", target.Name, why)
 	}
 	if !reflect.DeepEqual(from.spec.Fields, to.spec.Fields) {
-		return fmt.Errorf("table %s is partitioned in another way than the files", target.Name)
+		return 0, 0, fmt.Errorf("table %s is partitioned in another way than the files", target.Name)
 	}
-	for i := range files {
-		files[i].SchemaID, files[i].SpecID = to.schema.ID, to.spec.ID
-	}
-	return nil
+	return to.schema.ID, to.spec.ID, nil
 }
 
 // tableSchema is what Fit compares of a table's schema.

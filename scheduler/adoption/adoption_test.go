@@ -32,12 +32,11 @@ func TestFitDelta(t *testing.T) {
 	} {
 		p := good
 		c.change(&p)
-		files := []commit.File{{Path: "file:///t/j/x.parquet"}}
-		err := Fit(unit, p, files)
+		files, err := Fit(unit, p, commit.PackFiles(commit.File{Path: "file:///t/j/x.parquet"}))
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err == nil && files[0].SchemaID != delta.SchemaID(string(p.SchemaJSON)) {
+		if err == nil && files.At(0).SchemaID != delta.SchemaID(string(p.SchemaJSON)) {
 			t.Errorf("%s: the files have another schema's id", name)
 		}
 	}

@@ -93,15 +93,16 @@ func TestManifestsAreBounded(t *testing.T) {
 		most     int // batches read
 	}{
 		"more than reported":   {5, 2, "as many rows as its attempt reported", 3},
-		"more than is allowed": {-1, 100_000, "bytes of memory", 3},
-		"a lie about the rows": {1 << 40, 100_000, "bytes of memory", 3},
+		"more than is allowed": {-1, 20_000, "bytes of memory", 8},
+		"a lie about the rows": {1 << 40, 20_000, "bytes of memory", 8},
 		"many at once":         {-1, 300_000, "bytes of memory", 1},
 		"empty batches":        {0, 0, "", 10},
 	} {
 		b := manifest(t, c.batch)
 		read := 0
-		var m answers.Manifests
-		files, err := m.Collect("a-1", c.reported, func() (arrow.RecordBatch, error) {
+		pool := answers.NewPool(16 << 20)
+		m := answers.Manifests{Share: pool.Join(), Into: &commit.Packer{}}
+		err := m.Collect(t.Context(), nil, "a-1", c.reported, func() (arrow.RecordBatch, error) {
 			if read++; c.rule == "" && read > c.most {
 				return nil, io.EOF
 			}
@@ -109,8 +110,12 @@ func TestManifestsAreBounded(t *testing.T) {
 			return b, nil
 		})
 		b.Release()
+		m.Share.Leave()
+		if used, jobs := pool.Used(); used != 0 || jobs != 0 || m.Into.Len() != 0 {
+			t.Errorf("%s: %d bytes of %d jobs are held, %d files", name, used, jobs, m.Into.Len())
+		}
 		if c.rule == "" {
-			if err != nil || len(files) != 0 {
+			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue
@@ -126,10 +131,10 @@ func TestManifestsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Release()
-	var m answers.Manifests
+	m := answers.Manifests{Share: answers.NewPool(128 << 20).Join(), Into: &commit.Packer{}}
 	for n := 0; ; n++ {
 		given := false
-		_, err := m.Collect("a-1", 1, func() (arrow.RecordBatch, error) {
+		err := m.Collect(t.Context(), nil, "a-1", 1, func() (arrow.RecordBatch, error) {
 			if given {
 				return nil, io.EOF
 			}
@@ -138,13 +143,13 @@ func TestManifestsAreBounded(t *testing.T) {
 			return b, nil
 		})
 		if err != nil {
-			if !strings.Contains(err.Error(), "bytes") || n < 50 || n > 300 {
+			if !strings.Contains(err.Error(), "bytes") || n < 10 || n > 40 {
 				t.Errorf("after %d manifests: %v", n, err)
 			}
 			return
 		}
-		if n > 300 {
-			t.Fatal("600 MiB of manifests were taken")
+		if n > 60 {
+			t.Fatal("120 MiB of manifests were taken")
 		}
 	}
 }

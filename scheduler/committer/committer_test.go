@@ -52,8 +52,8 @@ func TestRunReadsBeforeItSends(t *testing.T) {
 	lost := errors.New("lost input")
 	r := l.root("j1", "k")
 	good := r.Read
-	r.Read = func(ctx context.Context, each func([]commit.File) error) error {
-		if err := good(ctx, each); err != nil {
+	r.Read = func(ctx context.Context, into *commit.Packer) error {
+		if err := good(ctx, into); err != nil {
 			return err
 		}
 		return lost
@@ -100,7 +100,7 @@ func TestRunVerifies(t *testing.T) {
 		"no input": func(r *committer.Root) { r.Read = nil },
 		"bad plan": func(r *committer.Root) { r.Plan.Target.SpecJSON = []byte("{") },
 		"panic": func(r *committer.Root) {
-			r.Read = func(context.Context, func([]commit.File) error) error { panic("x") }
+			r.Read = func(context.Context, *commit.Packer) error { panic("x") }
 		},
 	} {
 		r := l.root("j1", "k")
@@ -146,7 +146,7 @@ func TestCancelBeforeTheSend(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := l.root("j1", "k")
 		if at == "manifests" {
-			r.Read = func(context.Context, func([]commit.File) error) error { cancel(); return nil }
+			r.Read = func(context.Context, *commit.Packer) error { cancel(); return nil }
 		}
 		l.hook(func(_ context.Context, effect string) {
 			if effect == at {

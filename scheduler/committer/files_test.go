@@ -19,8 +19,8 @@ func TestFilesAreLookedAtBeforeTheSeal(t *testing.T) {
 	l := newLab(t, func(c *committer.Config) {
 		c.Recorder = rec
 		c.CheckFiles = func(_ context.Context, storage map[string]string, u commit.Unit) error {
-			if looked.Add(1); len(rec.log) > 0 || storage["k"] != "v" || len(u.Files) != 1 {
-				t.Errorf("after %v, with %v, for %d files", rec.log, storage, len(u.Files))
+			if looked.Add(1); len(rec.log) > 0 || storage["k"] != "v" || u.Files.Len() != 1 {
+				t.Errorf("after %v, with %v, for %d files", rec.log, storage, u.Files.Len())
 			}
 			return answer
 		}

@@ -489,7 +489,7 @@ func TestWhatWasSentBeforeStaysOpen(t *testing.T) {
 	l := newLab(t, nil)
 	r := l.root("j1", "k")
 	r.Sent = []commit.Request{{ID: "r-1", SnapshotID: "1", Branch: commit.MainBranch, Seat: commit.Seat{Number: 1}}}
-	r.Read = func(context.Context, func([]commit.File) error) error {
+	r.Read = func(context.Context, *commit.Packer) error {
 		return errors.New("the manifest can't be read")
 	}
 	if rep, err := l.com.Run(t.Context(), r); err == nil || rep.State != commit.CommitUnknown {

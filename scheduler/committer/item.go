@@ -146,7 +146,7 @@ func (it *item) waitedTooLong(limit time.Duration) commit.Outcome {
 	u := it.unit
 	return commit.Outcome{State: commit.Refused, Reason: commit.ReasonBudget, Err: &commit.Error{
 		Code: commit.CodeBudget, Op: "commit to", Object: u.Table.String(), Reason: commit.ReasonBudget, Cause: cause,
-		Tried: fmt.Sprintf("nothing was sent; the %d data files are kept under %s", len(u.Files), u.Prefix),
+		Tried: fmt.Sprintf("nothing was sent; the %d data files are kept under %s", u.Files.Len(), u.Prefix),
 		Hint:  fmt.Sprintf("`firn commit retry %s [--table NAME]` adopts the files, `firn commit drop %s` deletes them.", u.JobID, u.JobID),
 	}}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,20 +84,22 @@ func (l *lab) root(job, key string) committer.Root {
 			Target: plan.Pinned{Name: u.Table, Format: "iceberg", UUID: u.TableUUID, SchemaJSON: []byte(schemaJSON), SpecJSON: []byte(`{"spec-id":0,"fields":[]}`)},
 			Branch: commit.MainBranch, Operation: commit.OperationAppend, Prefix: u.Prefix,
 		},
-		Read: func(_ context.Context, each func([]commit.File) error) error { return each(u.Files) },
+		Read: func(_ context.Context, into *commit.Packer) error { into.Take(u.Files); return nil },
 	}
 }
 
 // spoiled reads what read reads, changed.
-func spoiled(read func(context.Context, func([]commit.File) error) error, change func(*commit.File)) func(context.Context, func([]commit.File) error) error {
-	return func(ctx context.Context, each func([]commit.File) error) error {
-		return read(ctx, func(files []commit.File) error {
-			files = slices.Clone(files)
-			for i := range files {
-				change(&files[i])
-			}
-			return each(files)
-		})
+func spoiled(read func(context.Context, *commit.Packer) error, change func(*commit.File)) func(context.Context, *commit.Packer) error {
+	return func(ctx context.Context, into *commit.Packer) error {
+		var p commit.Packer
+		if err := read(ctx, &p); err != nil {
+			return err
+		}
+		for _, f := range p.Files().All() {
+			change(&f)
+			into.Add(f)
+		}
+		return nil
 	}
 }
 

@@ -51,9 +51,9 @@ type Root struct {
 	// and open, as the journal knows them; nil for none. Those in this
 	// committer's queue are known to it.
 	LedgerFloor *commit.Seat
-	// Read streams the file manifests. It must have read everything before it
-	// returns nil; its error is in the chain of Run's.
-	Read func(ctx context.Context, each func([]commit.File) error) error
+	// Read reads the file manifests into a packer. It must have read everything
+	// before it returns nil; its error is in the chain of Run's.
+	Read func(ctx context.Context, into *commit.Packer) error
 	// BeforeSend is called once, before the first request is sent: the point
 	// of no return. Its error stops the unit.
 	BeforeSend func() error
@@ -134,11 +134,8 @@ func (r Root) phase(p string) {
 func (c *Committer) collect(ctx context.Context, r Root, l layout) (commit.Unit, error) {
 	target := r.Plan.Target
 	r.phase(PhaseReading)
-	var files []commit.File
-	err := r.Read(ctx, func(more []commit.File) error {
-		files = append(files, more...)
-		return ctx.Err()
-	})
+	var files commit.Packer
+	err := r.Read(ctx, &files)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -151,7 +148,7 @@ func (c *Committer) collect(ctx context.Context, r Root, l layout) (commit.Unit,
 	u := commit.NewUnit(commit.UnitSpec{
 		Namespace: r.Namespace, Key: r.Key, JobID: r.JobID, Table: target.Name, TableUUID: target.UUID,
 		Branch: r.Plan.Branch, Operation: r.Plan.Operation, SchemaID: l.schemaID, SpecID: l.specID,
-		Prefix: r.Plan.Prefix, Tasks: r.Tasks, Files: files, Origin: r.Origin,
+		Prefix: r.Plan.Prefix, Tasks: r.Tasks, Packed: files.Files(), Origin: r.Origin,
 	})
 	u.LedgerFloor = r.LedgerFloor
 	return u, nil
@@ -195,7 +192,7 @@ func fill(rep *commit.Report, u commit.Unit, o commit.Outcome) {
 		rep.SnapshotID, rep.CommittedAt = o.Landed.SnapshotID, o.Landed.CommittedAt
 		rep.Rows, rep.Files, rep.Bytes = o.Landed.Rows, o.Landed.Files, o.Landed.Bytes
 		if !o.Deduplicated {
-			rep.Rows, rep.Files, rep.Bytes = u.Rows, int64(len(u.Files)), u.Bytes
+			rep.Rows, rep.Files, rep.Bytes = u.Rows, int64(u.Files.Len()), u.Bytes
 		}
 	case commit.Refused:
 		rep.State = commit.CommitRefused

@@ -73,11 +73,11 @@ func verify(u commit.Unit, r Root, l layout) error {
 	if err := commit.Verify(u, commit.Facts{Attempts: r.Attempts, Bounds: l.check}); err != nil {
 		return err
 	}
-	if e := r.Expected; e != nil && (e.Files != int64(len(u.Files)) || e.Rows != u.Rows) {
+	if e := r.Expected; e != nil && (e.Files != int64(u.Files.Len()) || e.Rows != u.Rows) {
 		return &commit.Error{
 			Code: commit.CodeVerification, Op: "verify the files for", Object: u.Table.String(), Reason: commit.ReasonValidation,
 			Cause: fmt.Errorf("the manifests list %d files with %d rows, but the accepted tasks reported %d with %d",
-				len(u.Files), u.Rows, e.Files, e.Rows),
+				u.Files.Len(), u.Rows, e.Files, e.Rows),
 			Tried: "nothing was committed",
 			Hint:  "Run the statement again with the same idempotency key.",
 		}

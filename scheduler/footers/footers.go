@@ -43,11 +43,11 @@ const (
 func (c *Checker) Check(ctx context.Context, store objstore.Store, u commit.Unit) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
-	for _, i := range c.sample(len(u.Files)) {
+	for _, i := range c.sample(u.Files.Len()) {
 		if ctx.Err() != nil {
 			break
 		}
-		g.Go(func() error { return c.patiently(ctx, store, u, u.Files[i]) })
+		g.Go(func() error { return c.patiently(ctx, store, u, u.Files.At(i)) })
 	}
 	return g.Wait()
 }

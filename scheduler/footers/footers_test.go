@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/commit/committest"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/scheduler/footers"
 )
@@ -123,11 +124,11 @@ func TestFilesThatAreNotWhatTheirManifestSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u := unit(t, parquetFile(t, 20, 1), tt.raw)
 			if tt.size > 0 {
-				u.Files[1].Size = tt.size
+				committest.EditFile(&u, 1, func(f *commit.File) { f.Size = tt.size })
 			}
 			err := check(t, &footers.Checker{}, u)
 			if commit.CodeOf(err) != commit.CodeVerification || commit.ReasonOf(err) != commit.ReasonValidation ||
-				!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), u.Files[1].Path) {
+				!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), u.Files.Path(1)) {
 				t.Errorf("%v, want the file and %q", err, tt.want)
 			}
 		})
@@ -185,15 +186,17 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 func TestSample(t *testing.T) {
 	raw := parquetFile(t, 20, 1)
 	u := unit(t, raw)
-	for len(u.Files) < 3000 {
-		u.Files = append(u.Files, u.Files[0])
+	var many commit.Packer
+	for many.Len() < 3000 {
+		many.Add(u.Files.At(0))
 	}
+	u.Files = many.Files()
 	for all, want := range map[bool]int{true: 3000, false: 1020} {
 		s := &flaky{Store: objstore.New(objstore.Config{})}
 		if err := (&footers.Checker{All: all}).Check(t.Context(), s, u); err != nil {
 			t.Fatal(err)
 		}
-		if n := s.opens[u.Files[0].Path]; n != want {
+		if n := s.opens[u.Files.Path(0)]; n != want {
 			t.Errorf("all=%v: %d of 3000 files were looked at, want %d", all, n, want)
 		}
 	}

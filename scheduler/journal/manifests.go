@@ -1,12 +1,16 @@
 package journal
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -44,6 +48,113 @@ func (j *SQLite) keepManifest(body []byte) (keptManifest, error) {
 	return keptManifest{file: name}, problem("write manifest", path, err)
 }
 
+// keepWritten is keepManifest for a manifest that write gives piece by piece. It may
+// be called again when the disk was full.
+func (j *SQLite) keepWritten(write func(io.Writer) error) (keptManifest, error) {
+	if j.dir == "" {
+		var all bytes.Buffer
+		err := write(&all)
+		return keptManifest{body: all.Bytes()}, err
+	}
+	dir := filepath.Join(j.dir, manifestDir)
+	kept, err := spillManifest(dir, write)
+	if isFull(err) && j.spendReserve() {
+		kept, err = spillManifest(dir, write)
+	}
+	return kept, problem("write manifest", dir, err)
+}
+
+// spillManifest keeps what is small, and writes the rest to a file that is durable when
+// it returns.
+func spillManifest(dir string, write func(io.Writer) error) (kept keptManifest, err error) {
+	s := &spill{dir: dir, sum: sha256.New()}
+	defer func() {
+		if s.file != nil && err != nil {
+			err = errors.Join(err, s.file.Close(), os.Remove(s.file.Name()))
+		}
+	}()
+	out := bufio.NewWriterSize(s, 64<<10)
+	if err := errors.Join(write(out), out.Flush()); err != nil {
+		return kept, err
+	}
+	if s.file == nil {
+		return keptManifest{body: s.small}, nil
+	}
+	name := hex.EncodeToString(s.sum.Sum(nil)) + ".arrow"
+	if err := s.file.Sync(); err != nil {
+		return kept, err
+	}
+	if err := os.Rename(s.file.Name(), filepath.Join(dir, name)); err != nil {
+		return kept, err
+	}
+	err = errors.Join(s.file.Close(), syncDir(dir), syncDir(filepath.Dir(dir)))
+	s.file = nil
+	return keptManifest{file: name}, err
+}
+
+// spill is a manifest that is written: in memory up to maxRow, then in a file.
+type spill struct {
+	dir   string
+	small []byte
+	sum   hash.Hash
+	file  *os.File
+}
+
+// Write implements io.Writer.
+func (s *spill) Write(p []byte) (int, error) {
+	s.sum.Write(p) // a hash never fails to take bytes
+	if s.file == nil {
+		if s.small = append(s.small, p...); len(s.small) <= maxRow {
+			return len(p), nil
+		}
+		err := os.MkdirAll(s.dir, 0o700)
+		if err == nil {
+			s.file, err = os.CreateTemp(s.dir, ".tmp-*")
+		}
+		if err != nil {
+			return 0, err
+		}
+		_, err = s.file.Write(s.small)
+		s.small = nil
+		return len(p), err
+	}
+	return s.file.Write(p)
+}
+
+// OpenManifest implements Journal.
+func (j *SQLite) OpenManifest(ctx context.Context, jobID string) (io.ReadCloser, error) {
+	body, file, err := j.manifestPlace(ctx, jobID)
+	if err != nil || file == "" {
+		return io.NopCloser(bytes.NewReader(body)), err
+	}
+	path := filepath.Join(j.dir, manifestDir, file)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, problem("read manifest", path, err)
+	}
+	return &keptReader{File: f, name: file, sum: sha256.New()}, nil
+}
+
+// keptReader reads a manifest's file and compares it with its name at the end.
+type keptReader struct {
+	*os.File
+	name string
+	sum  hash.Hash
+}
+
+// Read implements io.Reader.
+func (r *keptReader) Read(p []byte) (int, error) {
+	n, err := r.File.Read(p)
+	r.sum.Write(p[:n])
+	switch {
+	case errors.Is(err, io.EOF) && hex.EncodeToString(r.sum.Sum(nil))+".arrow" != r.name:
+		err = problem("read manifest", r.Name(), errors.New("its content isn't what was kept"))
+	case err != nil && !errors.Is(err, io.EOF):
+		err = problem("read manifest", r.Name(), err)
+	}
+	return n, err
+}
+
 // writeDurably writes a file that is whole and on disk, with its name, or isn't
 // there.
 func writeDurably(path string, body []byte) (err error) {
@@ -73,16 +184,20 @@ func syncDir(dir string) error {
 
 // Manifest implements Journal.
 func (j *SQLite) Manifest(ctx context.Context, jobID string) ([]byte, error) {
-	var body []byte
-	var file string
-	err := j.db.QueryRowContext(ctx, `SELECT body, file FROM manifests WHERE job_id = ?`, jobID).Scan(&body, &file)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, fmt.Errorf("manifest of job %s: %w", jobID, ErrNotFound)
-	case err != nil || file == "":
-		return body, problem("read manifest of", jobID, err)
+	body, file, err := j.manifestPlace(ctx, jobID)
+	if err != nil || file == "" {
+		return body, err
 	}
 	return j.readKept(file)
+}
+
+// manifestPlace is a small manifest, or the name of the file of a large one.
+func (j *SQLite) manifestPlace(ctx context.Context, jobID string) (body []byte, file string, err error) {
+	err = j.db.QueryRowContext(ctx, `SELECT body, file FROM manifests WHERE job_id = ?`, jobID).Scan(&body, &file)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, "", fmt.Errorf("manifest of job %s: %w", jobID, ErrNotFound)
+	}
+	return body, file, problem("read manifest of", jobID, err)
 }
 
 // sweep removes manifests that no row names: a process ended between the two.

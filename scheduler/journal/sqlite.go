@@ -66,7 +66,7 @@ func OpenMemory(ctx context.Context) (*SQLite, error) {
 }
 
 func open(ctx context.Context, path string) (*SQLite, error) {
-	dsn := "file:" + path + "?_txlock=immediate"
+	dsn := sqlitestmt.File(path) + "?_txlock=immediate"
 	if path != ":memory:" {
 		dsn += "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)"
 	}

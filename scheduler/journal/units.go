@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -19,6 +20,17 @@ const unitColumns = `job_id, namespace, key, token, digest, table_name, table_uu
 
 // Seal implements Journal.
 func (j *SQLite) Seal(ctx context.Context, u Unit, manifest []byte) error {
+	return j.seal(ctx, u, func() (keptManifest, error) { return j.keepManifest(manifest) })
+}
+
+// SealFrom implements Journal.
+func (j *SQLite) SealFrom(ctx context.Context, u Unit, manifest func(io.Writer) error) error {
+	return j.seal(ctx, u, func() (keptManifest, error) { return j.keepWritten(manifest) })
+}
+
+// seal seals a unit once keep has made its manifest durable, if that doesn't go into
+// the row.
+func (j *SQLite) seal(ctx context.Context, u Unit, keep func() (keptManifest, error)) error {
 	table, err := json.Marshal(u.Table)
 	if err != nil {
 		return err
@@ -26,7 +38,7 @@ func (j *SQLite) Seal(ctx context.Context, u Unit, manifest []byte) error {
 	j.sealing.RLock()
 	defer j.sealing.RUnlock()
 	failpoint.Hit(failpoint.BeforeManifest)
-	kept, err := j.keepManifest(manifest)
+	kept, err := keep()
 	if err != nil {
 		return err
 	}

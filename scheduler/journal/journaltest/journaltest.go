@@ -23,7 +23,7 @@ func Run(t *testing.T, shared bool, fresh func(t *testing.T) Opener) {
 		"SendNamesTheLastSeal": testSendNamesTheLastSeal, "UnitsThatWait": testUnitsThatWait, "Unresolved": testUnresolved, "LosersOfAKey": testLosersOfAKey, "Builds": testBuilds,
 		"Seal": testSeal, "LargeManifest": testLargeManifest, "Origin": testOrigin, "Batch": testBatch, "BatchIsAtomic": testBatchIsAtomic,
 		"Executors": testExecutors, "Deleting": testDeleting, "Sweeps": testSweeps, "Prune": testPrune, "Parallel": testParallel,
-		"Stripped": testStripped, "Uploads": testUploads, "Frames": testFrames,
+		"Stripped": testStripped, "Manifests": testManifests, "Uploads": testUploads, "Frames": testFrames,
 		"Writes": testWrites, "WriteHasOneSeal": testWriteHasOneSeal, "WriteEndsWithItsJob": testWriteEndsWithItsJob,
 	} {
 		t.Run(name, func(t *testing.T) { f(t, open(t, fresh(t))) })

@@ -1,6 +1,10 @@
 package journaltest
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -85,4 +89,60 @@ func testFrames(t *testing.T, j journal.Journal) {
 	f.Pieces = []byte("p2")
 	must(t, j.Write(ctx, journal.Batch{Frames: []journal.Frame{{ID: "f-1", Pieces: f.Pieces, Expires: f.Expires}}, Forgotten: []string{"f-2", "nobody's"}}))
 	want(f)
+}
+
+// testManifests: a manifest comes back as it was, small or large, whether it was given
+// at once or piece by piece, and so does that of a unit that is sealed again.
+func testManifests(t *testing.T, j journal.Journal) {
+	ctx := t.Context()
+	for i, size := range []int{0, 100, 1 << 20, 1<<20 + 1, 5 << 20} {
+		body := make([]byte, size)
+		for n := range body {
+			body[n] = byte(n * (i + 1) >> 8)
+		}
+		pieces := func(w io.Writer) error {
+			for rest := body; len(rest) > 0; {
+				n := min(len(rest), 100_000)
+				if _, err := w.Write(rest[:n]); err != nil {
+					return err
+				}
+				rest = rest[n:]
+			}
+			return nil
+		}
+		for name, seal := range map[string]func(journal.Unit) error{
+			"at once": func(u journal.Unit) error { return j.Seal(ctx, u, body) }, "in pieces": func(u journal.Unit) error { return j.SealFrom(ctx, u, pieces) },
+		} {
+			id := fmt.Sprintf("j-%s-%d", name, size)
+			must(t, j.PutJob(ctx, Job(id, id)))
+			must(t, seal(Unit(id, id)))
+			must(t, seal(Unit(id, id)))
+			whole, err := j.Manifest(ctx, id)
+			must(t, err)
+			r, err := j.OpenManifest(ctx, id)
+			must(t, err)
+			read, err := io.ReadAll(r)
+			must(t, err)
+			must(t, r.Close())
+			if !bytes.Equal(whole, body) || !bytes.Equal(read, body) {
+				t.Errorf("%d bytes %s: %d and %d bytes came back, or others", size, name, len(whole), len(read))
+			}
+		}
+	}
+	must(t, j.PutJob(ctx, Job("j-x", "x")))
+	why := errors.New("no")
+	for _, before := range []int{0, 2 << 20} {
+		if err := j.SealFrom(ctx, Unit("j-x", "x"), func(w io.Writer) error {
+			_, err := w.Write(make([]byte, before))
+			return errors.Join(err, why)
+		}); !errors.Is(err, why) {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := j.Unit(ctx, "j-x"); !errors.Is(err, journal.ErrNotFound) {
+		t.Errorf("a unit whose manifest failed: %v", err)
+	}
+	if _, err := j.OpenManifest(ctx, "j-none"); !errors.Is(err, journal.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
 }

@@ -1,0 +1,78 @@
+package journal_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/journal/journaltest"
+)
+
+// A directory may have any name: the journal is in it, and not in a file that a part of
+// the name stands for.
+func TestJournalOfAnOddDirectory(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"a#b", "a?mode=memory", "a%20b", "a b", "ä;=&"} {
+		dir := filepath.Join(root, name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		j, err := journal.Open(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := filepath.Glob(filepath.Join(root, "*")); err != nil || len(found) == 0 {
+			t.Fatal(found, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "journal.db")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if made, err := os.ReadDir(root); err != nil || len(made) != 5 {
+		t.Errorf("%v, %v", made, err)
+	}
+}
+
+// A manifest that isn't any more what was kept is an error, and at its end at the latest.
+func TestDamagedManifest(t *testing.T) {
+	dir := t.TempDir()
+	j, err := journal.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if err := errors.Join(
+		j.PutJob(t.Context(), journaltest.Job("j-1", "k")),
+		j.SealFrom(t.Context(), journaltest.Unit("j-1", "k"), func(w io.Writer) error {
+			_, err := w.Write(make([]byte, 2<<20))
+			return err
+		}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "manifests", "*.arrow"))
+	if err != nil || len(kept) != 1 {
+		t.Fatal(kept, err)
+	}
+	if err := os.WriteFile(kept[0], append(make([]byte, 2<<20-1), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := j.OpenManifest(t.Context(), "j-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := io.ReadAll(r); commit.CodeOf(err) != commit.CodeJournal {
+		t.Errorf("%v", err)
+	}
+	if _, err := j.Manifest(t.Context(), "j-1"); commit.CodeOf(err) != commit.CodeJournal {
+		t.Errorf("%v", err)
+	}
+}
