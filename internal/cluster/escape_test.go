@@ -85,10 +85,12 @@ func TestClientPlans(t *testing.T) {
 		n    plan.Node
 		want string
 	}{
-		"a table's files": {own(plan.Source{Kind: plan.SourceTable, Files: []plan.SourceFile{{Path: out}}}), "is a table"},
-		"a store":         {own(plan.Source{Kind: plan.SourceCSV, Storage: map[string]string{"s3.endpoint": "http://127.0.0.1:1"}}), "settings of a store"},
-		"shuffle output":  {&plan.Exchange{Input: &plan.ShuffleRead{}, How: plan.ExchangeSingle, Partitions: 1}, "shuffle"},
-		"files anywhere":  {&plan.Write{Input: own(ok), Context: plan.WriteContext{Prefix: "file://" + elsewhere + "/"}}, "no commit takes"},
+		"a table's files":      {own(plan.Source{Kind: plan.SourceTable, Files: []plan.SourceFile{{Path: out}}}), "is a table"},
+		"an engine":            {own(plan.Source{Kind: plan.SourceFlightSQL, Flight: &plan.FlightSource{Name: "e"}}), "query of an engine"},
+		"an engine's endpoint": {own(plan.Source{Kind: plan.SourceCSV, Flight: &plan.FlightSource{Name: "e"}}), "query of an engine"},
+		"a store":              {own(plan.Source{Kind: plan.SourceCSV, Storage: map[string]string{"s3.endpoint": "http://127.0.0.1:1"}}), "settings of a store"},
+		"shuffle output":       {&plan.Exchange{Input: &plan.ShuffleRead{}, How: plan.ExchangeSingle, Partitions: 1}, "shuffle"},
+		"files anywhere":       {&plan.Write{Input: own(ok), Context: plan.WriteContext{Prefix: "file://" + elsewhere + "/"}}, "no commit takes"},
 		"files below a commit's": {&plan.Commit{Input: &plan.Exchange{How: plan.ExchangeSingle, Partitions: 1, Input: &plan.Write{
 			Input: own(ok), Context: plan.WriteContext{Prefix: "file://" + elsewhere + "/"},
 		}}}, "no commit takes"},

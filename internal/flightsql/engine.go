@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -70,7 +71,7 @@ func (e *Engine) at(l location.Location) (flight.FlightServiceClient, error) {
 			return nil, err
 		}
 		// Later options win: those of Firn's own connections are for plaintext.
-		opts := append(wire.DialOptions(), grpc.WithTransportCredentials(secure), grpc.WithDisableServiceConfig())
+		opts := append(wire.DialOptions(), grpc.WithTransportCredentials(secure), grpc.WithDisableServiceConfig(), grpc.WithKeepaliveParams(alive))
 		if e.MaxMessage > 0 {
 			opts = append(opts, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(e.MaxMessage)))
 		}
@@ -176,6 +177,11 @@ func handshake(ctx context.Context, svc flight.FlightServiceClient) (string, err
 	}
 	return "", nil
 }
+
+// alive is how often a silent peer is asked whether it is there. Servers of others
+// hang up on clients that ask more often than every five minutes, and a query may run
+// for longer.
+var alive = keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}
 
 const (
 	handshakeTimeout = 30 * time.Second

@@ -1,0 +1,109 @@
+package flightsource_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/scheduler/flightsource"
+	"github.com/firn-project/firn/sql"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var configs = []flightsource.Config{
+	{Name: "lake", URI: "grpc+tls://coord.example:443", Token: "canary", Locations: []string{"*.lake.example:443"}},
+	{Name: "open", URI: "grpc://127.0.0.1:1"},
+	{Name: "twin", URI: "grpc://127.0.0.1:2"},
+	{Name: "twin2", URI: "grpc://127.0.0.1:2"},
+}
+
+func open(t *testing.T, path string, configs ...flightsource.Config) *flightsource.Registry {
+	t.Helper()
+	r, err := flightsource.Open(flightsource.Options{Configs: configs, State: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestAddresses: an address leads to the entry that it is of, with that entry's
+// secrets, and to no other.
+func TestAddresses(t *testing.T) {
+	r := open(t, "", configs...)
+	for name, want := range map[string]string{
+		"lake": "Bearer canary grpc+tls://coord.example:443", "grpc+tls://COORD.example:443": "Bearer canary grpc+tls://coord.example:443",
+		"grpc+tls://b.lake.example:443": "Bearer canary grpc+tls://b.lake.example:443", "grpc://127.0.0.1:1": " grpc://127.0.0.1:1",
+		"grpc://b.lake.example:443": "FIRN-7501", "grpc+tls://lake.example:443": "FIRN-7501", "grpc://coord.example:443": "FIRN-7501",
+		"grpc://127.0.0.1:2": "FIRN-7501", "grpc+tls://127.0.0.1:9": "FIRN-7501", "grpc+unix:///x": "FIRN-7501", "nope": "FIRN-7500", "": "FIRN-7500",
+	} {
+		a, err := r.Access(t.Context(), name, "")
+		got := a.Authorization + " " + a.URI
+		if err != nil {
+			got = string(commit.CodeOf(err))
+		}
+		if got != want {
+			t.Errorf("%s: got %s (%v), want %s", name, got, err, want)
+		}
+	}
+}
+
+// TestMadeSourcesAreKept: what CREATE SOURCE made is there in the next process, without
+// a secret, and works as long as the configuration has its entry.
+func TestMadeSourcesAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sources.json")
+	r := open(t, path, configs...)
+	create := func(r *flightsource.Registry, name string, props map[string]string) error {
+		props["type"] = "flight_sql"
+		return r.CreateSource(t.Context(), sql.SourceDef{Name: name, Properties: props})
+	}
+	for name, props := range map[string]map[string]string{
+		"a": {"secret": "lake"}, "b": {"uri": "grpc+tls://b.lake.example:443", "secret": "lake"}, "c": {"uri": "grpc://127.0.0.1:1"},
+	} {
+		if err := create(r, name, props); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	for name, props := range map[string]map[string]string{
+		"x y": {"secret": "lake"}, "d": {"uri": "grpc://b.lake.example:443", "secret": "lake"}, "e": {"uri": "grpc+tls://b.lake.example:443", "secret": "open"},
+		"lake": {"secret": "lake"}, "a": {"secret": "lake"}, "f": {},
+	} {
+		if err := create(r, name, props); err == nil {
+			t.Errorf("%s %v was made", name, props)
+		}
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil || strings.Contains(string(raw), "canary") {
+		t.Errorf("kept %s, %v", raw, err)
+	}
+	if i, err := os.Stat(path); err != nil || i.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", i.Mode(), err)
+	}
+	again := open(t, path, configs...)
+	infos, err := again.SourceInfos(t.Context())
+	if err != nil || len(infos) != len(configs)+3 || infos[0] != (sql.SourceInfo{Name: "a", Type: "flight_sql", URI: "grpc+tls://coord.example:443", Secret: "lake", Origin: "statement"}) {
+		t.Errorf("got %+v, %v", infos, err)
+	}
+	if a, err := again.Access(t.Context(), "b", ""); err != nil || a.URI != "grpc+tls://b.lake.example:443" || a.Authorization != "Bearer canary" {
+		t.Errorf("got %v, %v", a.URI, err)
+	}
+	if err := again.DropSource(t.Context(), "b", false); err != nil {
+		t.Error(err)
+	}
+	without := open(t, path)
+	for name, code := range map[string]commit.Code{"a": commit.CodeFlightSource, "b": commit.CodeFlightSourceUnknown, "c": commit.CodeFlightNotAllowed} {
+		if _, err := without.Access(t.Context(), name, ""); commit.CodeOf(err) != code {
+			t.Errorf("%s without its entry: %v, want %s", name, err, code)
+		}
+	}
+	if err := os.WriteFile(path, []byte(`{"version": 9}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := flightsource.Open(flightsource.Options{State: path}); commit.CodeOf(err) != commit.CodeConfig {
+		t.Errorf("another form of the file: %v", err)
+	}
+}
