@@ -90,7 +90,7 @@ interop-engines: build ## have Spark and Ray write tables by the open write prot
 	integration/scripts/engines.sh
 
 .PHONY: bench-smoke
-bench-smoke: ## print rows/s of the INSERT beside DuckDB's COPY and iceberg-go's Append, of shuffle reads beside a bare DoGet, when rows of a pipelined SELECT come, and the scheduler's tasks/s and memory
+bench-smoke: ## print rows/s of the INSERT beside DuckDB's COPY and iceberg-go's Append, of shuffle reads beside a bare DoGet, what cached frames save, when rows of a pipelined SELECT come, and the scheduler's tasks/s and memory
 	go test ./integration/bench -run '^$$' -bench Smoke -benchtime 1x -timeout 20m
 	go test ./scheduler -run '^$$' -bench Smoke -benchtime 1x -timeout 20m
 

@@ -327,6 +327,26 @@ func TestFrameOfAPinnedVersion(t *testing.T) {
 	}
 }
 
+// A file that isn't what it was is no source for lost rows.
+func TestFrameOfAFileThatChanged(t *testing.T) {
+	l := startLarder(t, "push", 1, "")
+	in := filepath.Join(t.TempDir(), "in.parquet")
+	write := func(rows int) {
+		duck(t, fmt.Sprintf("COPY (SELECT i AS id FROM range(%d) t(i)) TO '%s'", rows, in))
+	}
+	write(1000)
+	f := l.cache("SELECT id FROM read_parquet('" + in + "')")
+	write(2000)
+	mark := l.scheduler.Mark()
+	l.executors[0].Kill()
+	l.executors[0] = l.executors[0].Again(t)
+	l.scheduler.AwaitLog(t, mark, `"msg":"executor registered"`)
+	_, err := l.run(client.Statement{SQL: "SELECT count(*) FROM " + f.Name()})
+	if commit.CodeOf(err) != commit.CodeFrameLost || !strings.Contains(err.Error(), "when the query was planned") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Limits hold, and a frame that nobody uses goes by itself.
 func TestLimitsOfCachedFrames(t *testing.T) {
 	l := startLarder(t, "push", 1, "cache: {ttl: 2s, frames: 2, bytes: 60MiB}\n")
@@ -352,7 +372,15 @@ func TestLimitsOfCachedFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.emptied(jobs)
-	f = l.cache("SELECT 1 AS a")
+	out := process.Run(t.Context(), t, "cache", "create", "SELECT 1 AS a", "--server", l.scheduler.Address, "-o", "json")
+	var made struct {
+		ID  string `json:"id"`
+		TTL string `json:"ttl"`
+	}
+	if err := json.Unmarshal([]byte(out.Stdout), &made); err != nil || made.TTL != "2s" {
+		t.Fatalf("%v: exit code %d: %s%s", err, out.Code, out.Stdout, out.Stderr)
+	}
+	f = l.Frame(made.ID)
 	for err = nil; err == nil; _, err = f.Status(t.Context()) {
 		<-time.After(50 * time.Millisecond)
 	}

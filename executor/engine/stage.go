@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/plan"
 )
@@ -36,10 +38,33 @@ func (s *session) stage(ctx context.Context, src plan.Source) ([]input, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := sameFile(src.Kind, f, p); err != nil {
+			return nil, err
+		}
 		in[i] = input{SourceFile: f, open: p}
 		s.names[p] = f.Path
 	}
 	return in, nil
+}
+
+// sameFile refuses a Parquet file that isn't the one that the query was planned for:
+// row groups would be read at places that they had there. Of objects it is looked at
+// when they're opened.
+func sameFile(kind plan.SourceKind, f plan.SourceFile, opened string) error {
+	if kind != plan.SourceParquet || f.Rows < 0 || f.Size <= 0 || objstore.Remote(f.Path) {
+		return nil
+	}
+	info, err := os.Stat(opened)
+	if err != nil {
+		return storeError(f.Path, err)
+	}
+	if info.Size() == f.Size {
+		return nil
+	}
+	return &commit.Error{
+		Code: commit.CodeSourceRead, Op: "read file", Object: f.Path,
+		Cause: fmt.Errorf("it has %d bytes, and had %d when the query was planned", info.Size(), f.Size), Hint: "Run the statement again, for the rows that are there now.",
+	}
 }
 
 // stageFile gives the path under which DuckDB can read a file: its own where the
