@@ -15,6 +15,7 @@ import (
 	"github.com/firn-project/firn/commit/committest"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/internal/wire/openwrite"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/storekeys"
@@ -248,4 +249,42 @@ func TestBeginOfNoTable(t *testing.T) {
 	wantFault(t, err, commit.CodeTokensStripped, "no way")
 	h.catalogs.set(func() { h.catalogs.pinErr = nil })
 	h.driver().begin("k")
+}
+
+// TestParkedWrite: the commit of a write that was refused for a reason which may go away
+// is driven again as any other, and the protocol tells what became of it; also under a
+// process that never had the write open.
+func TestParkedWrite(t *testing.T) {
+	catalogs := &fakeCatalogs{table: committest.NewCatalog(committest.Mode{}), faults: []string{"403"}}
+	dir := t.TempDir()
+	h := startIn(t, dir, catalogs, nil)
+	d := h.driver()
+	c := d.begin("k")
+	handle := d.write(c, "a")
+	a := d.seal(c.WriteID, handle)
+	if a.Status.State != openwrite.StateRefused || a.Status.Error == nil || a.Status.Error.Reason != string(commit.ReasonPermission) || a.Status.Error.Outcome != "refused" {
+		t.Fatalf("%+v, %+v", a.Status, a.Status.Error)
+	}
+	if again := d.seal(c.WriteID, handle); again.Result != openwrite.ResultJoined || again.Status.State != openwrite.StateRefused {
+		t.Errorf("%+v", again)
+	}
+	_, err := h.client.DriveUnit(t.Context(), &firnpb.DriveUnitRequest{JobId: c.WriteID, Action: actionRetry})
+	must(t, err)
+	want := func(a openwrite.Answer) {
+		t.Helper()
+		if a.Status.State != openwrite.StateCommitted || a.Status.Report == nil || a.Status.Report.Rows != 10 || a.Status.Error != nil {
+			t.Errorf("%+v, %+v, %+v", a, a.Status.Report, a.Status.Error)
+		}
+	}
+	want(d.must(openwrite.ActionStatus, ref(c.WriteID)))
+	want(d.seal(c.WriteID, handle))
+	h.close()
+	h = startIn(t, dir, catalogs, nil)
+	d = h.driver()
+	want(d.must(openwrite.ActionStatus, ref(c.WriteID)))
+	want(d.must(openwrite.ActionResume, openwrite.Resume{Version: 1, Key: "k"}))
+	want(d.seal(c.WriteID, handle))
+	if catalogs.table.Rows("main") != 10 || catalogs.table.Applied() != 1 {
+		t.Errorf("%d rows", catalogs.table.Rows("main"))
+	}
 }

@@ -14,9 +14,11 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/commit/committest"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/internal/wire/openwrite"
+	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/writes"
 )
@@ -232,4 +234,14 @@ func TestDryWrite(t *testing.T) {
 	if _, err := h.s.journal.Unit(t.Context(), c.WriteID); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("a unit: %v", err)
 	}
+}
+
+// A plan that a client makes can't pretend to be an external write, whose files nobody
+// would have handed in.
+func TestPlansHaveNoExternalWrites(t *testing.T) {
+	h := start(t, nil)
+	raw, err := plan.Encode(&plan.Commit{Input: &plan.External{Tasks: 1}, Target: plan.Pinned{Name: committest.Name}})
+	must(t, err)
+	_, err = h.execute(&firnpb.ExecuteRequest{Physical: raw})
+	wantFault(t, err, commit.CodeBadPlan, "external write")
 }

@@ -158,6 +158,10 @@ func (l *lab) work(secretToken string) {
 	} {
 		l.fails(s)
 	}
+	for _, catalog := range []string{"lake", "pg"} {
+		l.external(catalog+".air.flights", "SELECT TIMESTAMP '2001-01-01' + i * INTERVAL 1 HOUR AS date, i AS delay, i AS distance, '"+marker+"' AS origin, 'B' AS destination FROM range(10) r(i)")
+	}
+	l.external("pg.air.d", "SELECT i AS delay FROM range(10) r(i)")
 	l.firn(0, "catalog", "check", "lake", "--server", l.sched.Address, "-o", "json")
 	l.firn(0, "job", "list", "--server", l.sched.Address, "-o", "json")
 	l.firn(0, "commit", "list", "--all", "--server", l.sched.Address, "-o", "json")
