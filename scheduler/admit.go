@@ -121,7 +121,9 @@ func (s *Scheduler) begin(ctx context.Context, j *job) (*firnpb.JobStatus, error
 	if r.Submission, err = submissionOf(j); err != nil {
 		return nil, err
 	}
-	if err := s.scribe.record(ctx, journal.Batch{Jobs: []journal.Job{r}}); err != nil {
+	// A client that leaves meanwhile doesn't stop the record: a job that is on record
+	// and not here would come up at the next start, beside another one of its key.
+	if err := s.scribe.record(context.WithoutCancel(ctx), journal.Batch{Jobs: []journal.Job{r}}); err != nil {
 		return nil, err
 	}
 	var st *firnpb.JobStatus

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -109,48 +108,55 @@ func (s *Scheduler) committedFiles(u journal.Unit) cleanup.Committed {
 		case m.UUID() != u.TableUUID:
 			return false, unclear("the table was replaced: %s is the UUID now", m.UUID())
 		}
-		landed, err := s.landed(ctx, m, u)
+		landed, snapshots, err := s.landed(ctx, m, u)
 		if err != nil {
 			return false, err
-		}
-		if landed.SnapshotID == "" {
-			return false, unclear("the snapshot with the job's commit isn't shown any more; it may have expired. It isn't among those")
 		}
 		other = u.Other
 		if landed.Digest != (commit.Digest{}) {
 			other = landed.Digest != u.Digest
 		}
-		if err := lister.AddedFiles(ctx, m, landed.SnapshotID, each); err != nil {
-			return false, fmt.Errorf("%w: %w", unclear("snapshot %s can't be read", landed.SnapshotID), err)
+		err = unclear("the snapshot with the job's commit isn't shown any more; it may have expired. It isn't among those")
+		for _, id := range snapshots {
+			aerr := lister.AddedFiles(ctx, m, id, each)
+			if aerr == nil {
+				return other, nil
+			}
+			err = fmt.Errorf("%w: %w", unclear("snapshot %s can't be read", id), aerr)
+			if commit.CodeOf(aerr) != commit.CodeSnapshotNotFound {
+				break
+			}
 		}
-		return other, nil
+		return false, err
 	}
 }
 
 // landed finds a unit that was committed by its token or, where the catalog has
-// stripped that, by the snapshots that were sent for it. A table that remembers no
-// more than the token and its seat (a ledger, a Delta table's txn after a
-// checkpoint) may still have the snapshot: the one that was sent for that seat, if
-// there was one only. Whoever lists its files finds out whether that landed.
-func (s *Scheduler) landed(ctx context.Context, m commit.Metadata, u journal.Unit) (commit.Landed, error) {
+// stripped that, by the snapshots that were sent for it. snapshots are those that can
+// be its: a table that remembers no more than the token and its seat (a ledger, a
+// Delta table's txn after a checkpoint) may still have the snapshot, one of those that
+// were sent for that seat. At most one of them landed, and whoever lists its files
+// finds out which: of the others none is found.
+func (s *Scheduler) landed(ctx context.Context, m commit.Metadata, u journal.Unit) (l commit.Landed, snapshots []string, err error) {
 	l, found := commit.FindToken(m, u.Branch, u.Token)
 	if found && m.HasSnapshot(l.SnapshotID) {
-		return l, nil
+		return l, []string{l.SnapshotID}, nil
 	}
 	sends, err := s.journal.Sends(ctx, u.Token)
 	if !found {
 		for _, r := range sends {
 			if m.HasSnapshot(r.SnapshotID) {
-				return commit.Landed{Token: u.Token, SnapshotID: r.SnapshotID}, nil
+				return commit.Landed{Token: u.Token, SnapshotID: r.SnapshotID}, []string{r.SnapshotID}, nil
 			}
 		}
-		return commit.Landed{}, err
+		return commit.Landed{}, nil, err
 	}
-	sends = slices.DeleteFunc(sends, func(r journal.Send) bool { return r.Seat.Number == 0 || r.Seat.Number != l.Seat.Number })
-	if len(sends) == 1 {
-		l.SnapshotID = sends[0].SnapshotID
+	for _, r := range sends {
+		if r.Seat.Number != 0 && r.Seat.Number == l.Seat.Number {
+			snapshots = append(snapshots, r.SnapshotID)
+		}
 	}
-	return l, err
+	return l, snapshots, err
 }
 
 // storage says how the files of a table are reached, nil when the table is gone.

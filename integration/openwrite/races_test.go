@@ -161,8 +161,11 @@ func TestExpiryBesideCommit(t *testing.T) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	expired, committed := 0, 0
+	slots := make(chan struct{}, 50) // 100 writes may be open
 	for range rounds {
 		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			w, err := s.BeginWrite(t.Context(), "lake.w.t", client.WriteOptions{TTL: time.Second})
 			if err != nil {
 				t.Error(err)
