@@ -7,6 +7,10 @@
 //	status, err := res.Job.Wait(ctx)
 //	fmt.Println(status.Report.Rows, status.Report.SnapshotID)
 //
+// Programs that write data files themselves have Firn commit them: BeginWrite gives
+// the context that their workers need, HandInFiles takes what a worker has written,
+// and Write.Commit commits exactly the files of the attempts that won.
+//
 // Cancelling a context stops waiting; it never stops a job. Job.Cancel stops the
 // job, or says that its commit is already under way.
 //

@@ -2,14 +2,18 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	"github.com/firn-project/firn/client"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/cluster"
@@ -282,4 +286,61 @@ func ExamplePipeline_Cache() {
 		batch.Release()
 	}
 	// Output: 10 99
+}
+
+// Have files committed that others wrote: a driver begins and commits, workers write.
+func ExampleClient_BeginWrite() {
+	ctx := context.Background()
+	c, stop := exampleClient(ctx)
+	defer stop()
+
+	write, err := c.BeginWrite(ctx, "lake.air.flights", client.WriteOptions{Key: "load-2026-11-30"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	wc, open := write.Context()
+	if !open {
+		log.Fatal("a driver before this one has sealed it: write.Wait tells what became of it")
+	}
+
+	// In a worker, which got wc as JSON: each attempt has an id of its own.
+	path := wc.Prefix + "task1-0.parquet"
+	if err := writeParquet(path, wc.Schema); err != nil {
+		log.Fatal(err)
+	}
+	handle, err := c.JoinWrite(wc).HandInFiles(ctx, "task1", []client.WrittenFile{{Path: path, Size: -1, Rows: -1}})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// In the driver again.
+	report, err := write.Commit(ctx, []client.Handle{handle})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.State, report.Rows, "rows in", report.Files, "file")
+	// Output: committed 2 rows in 1 file
+}
+
+// writeParquet writes two rows of the schema of the flights.
+func writeParquet(uri string, schema *arrow.Schema) error {
+	path := strings.TrimPrefix(uri, "file://")
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	rows := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer rows.Release()
+	rows.Field(0).(*array.StringBuilder).AppendValues([]string{"BOS", "JFK"}, nil)
+	rows.Field(1).(*array.Int64Builder).AppendValues([]int64{12, -3}, nil)
+	batch := rows.NewRecordBatch()
+	defer batch.Release()
+	w, err := pqarrow.NewFileWriter(schema, f, nil, pqarrow.DefaultWriterProps())
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return errors.Join(w.Write(batch), w.Close()) // which closes the file
 }

@@ -131,34 +131,6 @@ func (s *Scheduler) committedFiles(u journal.Unit) cleanup.Committed {
 	}
 }
 
-// landed finds a unit that was committed by its token or, where the catalog has
-// stripped that, by the snapshots that were sent for it. snapshots are those that can
-// be its: a table that remembers no more than the token and its seat (a ledger, a
-// Delta table's txn after a checkpoint) may still have the snapshot, one of those that
-// were sent for that seat. At most one of them landed, and whoever lists its files
-// finds out which: of the others none is found.
-func (s *Scheduler) landed(ctx context.Context, m commit.Metadata, u journal.Unit) (l commit.Landed, snapshots []string, err error) {
-	l, found := commit.FindToken(m, u.Branch, u.Token)
-	if found && m.HasSnapshot(l.SnapshotID) {
-		return l, []string{l.SnapshotID}, nil
-	}
-	sends, err := s.journal.Sends(ctx, u.Token)
-	if !found {
-		for _, r := range sends {
-			if m.HasSnapshot(r.SnapshotID) {
-				return commit.Landed{Token: u.Token, SnapshotID: r.SnapshotID}, []string{r.SnapshotID}, nil
-			}
-		}
-		return commit.Landed{}, nil, err
-	}
-	for _, r := range sends {
-		if r.Seat.Number != 0 && r.Seat.Number == l.Seat.Number {
-			snapshots = append(snapshots, r.SnapshotID)
-		}
-	}
-	return l, snapshots, err
-}
-
 // storage says how the files of a table are reached, nil when the table is gone.
 func (s *Scheduler) storage(ctx context.Context, name commit.TableName) map[string]string {
 	target, err := s.cfg.Catalogs.Pin(ctx, name)

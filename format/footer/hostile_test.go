@@ -169,7 +169,7 @@ func TestStatisticsThatAreNotTrusted(t *testing.T) {
 	}
 	// Without orders, the bounds of texts mean nothing; a row group without bounds
 	// leaves none of the file.
-	plain := column{name: "l", physical: 6, logical: text, repetition: 1, stats: st{3: 0, 5: "z", 6: "a"}}
+	plain := column{name: "l", physical: 6, logical: text, repetition: 1, stats: st{3: 2, 5: "z", 6: "a"}}
 	f, err := parseFile(fileOf(built([]column{plain}, func(f, _, _, _ st) { delete(f, 7) })))
 	if err != nil || f.Leaves[0].Min != nil {
 		t.Errorf("without orders: %v, %v", f, err)
