@@ -24,8 +24,9 @@ import json
 import os
 import threading
 import time
+import types
 import uuid
-from typing import Any, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,18 +34,12 @@ import pyarrow.flight as flight
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-VERSION = 1
-
-
-# What can come of it.
-
-
 class WriteError(Exception):
     """A call that failed. It changed nothing, unless it is one of the classes below. `fault` is what Firn said of it."""
 
-    def __init__(self, message: str, fault: dict[str, Any] | None = None):
+    def __init__(self, message: str, fault: dict[str, Any] | None = None, status: dict[str, Any] | None = None):
         super().__init__(message)
-        self.fault = fault or {}
+        self.fault, self.status = fault or {}, status or {}
 
 
 class Unanswered(WriteError):
@@ -52,12 +47,7 @@ class Unanswered(WriteError):
 
 
 class NotCommitted(WriteError):
-    """The table has nothing of the write. `status` has the state: refused, failed, aborted or expired."""
-
-    def __init__(self, status: dict[str, Any]):
-        fault = status.get("error") or {}
-        super().__init__(f"write {status['write_id']} isn't committed, it is {status['state']}: {fault.get('cause') or fault.get('op') or 'no reason given'}", fault)
-        self.status = status
+    """The table has nothing of the write. `status` has its state: refused, failed, aborted or expired."""
 
 
 class Unknown(WriteError):
@@ -67,62 +57,19 @@ class Unknown(WriteError):
 class SealedWithOthers(WriteError):
     """Another driver has committed other handles under this write; those are in `status`, and so is what became of them."""
 
-    def __init__(self, status: dict[str, Any]):
-        super().__init__(f"write {status['write_id']} was sealed with other handles than these; those are {status['state']}")
-        self.status = status
 
-
-# The wire.
-
-
-class _Connection:
-    """Calls of one scheduler under one token."""
-
-    def __init__(self, location: str, token: str | None, tls_root_certs: bytes | None):
-        self.client = flight.FlightClient(location, tls_root_certs=tls_root_certs)
-        self.headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
-
-    def close(self) -> None:
-        self.client.close()
-
-    def act(self, action: str, patience: float = 60, **fields: Any) -> dict[str, Any]:
-        """One action. What isn't answered, and what may go through later, is sent again for `patience` seconds."""
-        body = json.dumps({"version": VERSION, **fields}).encode()
-        wait = fields.get("wait_seconds", 0)
-
-        def once() -> dict[str, Any]:
-            options = flight.FlightCallOptions(timeout=wait + 30, headers=self.headers)
-            return json.loads(next(self.client.do_action(flight.Action(action, body), options)).body.to_pybytes())
-
-        return _again(once, patience, action)
-
-    def hand_in(self, write_id: str, attempt: str, manifest: pa.Table, patience: float = 60) -> str:
-        """Hands a manifest in and gives its handle."""
-
-        def once() -> str:
-            descriptor = flight.FlightDescriptor.for_path("firn.v1.manifest", write_id, attempt)
-            options = flight.FlightCallOptions(timeout=60, headers=self.headers)
-            writer, reader = self.client.do_put(descriptor, manifest.schema, options)
-            with writer:
-                writer.write_table(manifest, max_chunksize=10_000)
-                writer.done_writing()
-                answer = reader.read()
-            if answer is None:
-                raise Unanswered("the scheduler ended the call without a handle")
-            return answer.to_pybytes().decode()
-
-        return _again(once, patience, "DoPut")
-
-
-def _again(call: Any, patience: float, what: str) -> Any:
-    end, pause = time.monotonic() + patience, 0.1
+def _again(call: Callable[[], Any], patience: float, what: str) -> Any:
+    """Calls until there's an answer, for so many seconds. What may go through later is tried again too."""
+    end, pause, sent = time.monotonic() + patience, 0.1, False
     while True:
         try:
             return call()
         except (flight.FlightError, pa.ArrowException, OSError, Unanswered, StopIteration) as e:
             error = _told(e, what)
+        sent = sent or isinstance(error, Unanswered)
         if time.monotonic() + pause > end or not (isinstance(error, Unanswered) or error.fault.get("retryable")):
-            raise error
+            # A try that wasn't answered may have gone through all the same.
+            raise Unanswered(str(error), error.fault) if sent else error
         time.sleep(pause)
         pause = min(2 * pause, 5)
 
@@ -134,12 +81,8 @@ def _told(e: Exception, what: str) -> WriteError:
     if mark:
         with contextlib.suppress(ValueError):
             return WriteError(said, json.JSONDecoder().raw_decode(rest)[0])
-    let_in = not isinstance(e, (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError))
-    lost = isinstance(e, (flight.FlightError, OSError, Unanswered, StopIteration)) and let_in
-    return Unanswered(f"{what}: {text}") if lost else WriteError(f"{what}: {text}")
-
-
-# The driver's side.
+    refused = isinstance(e, (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError)) or not isinstance(e, (flight.FlightError, OSError, Unanswered, StopIteration))
+    return WriteError(f"{what}: {text}") if refused else Unanswered(f"{what}: {text}")
 
 
 class Firn:
@@ -147,22 +90,47 @@ class Firn:
 
     def __init__(self, location: str, token: str | None = None, tls_root_certs: bytes | None = None):
         self.location, self.certs = location, tls_root_certs
-        self.connection = _Connection(location, token, tls_root_certs)
+        self.client = flight.FlightClient(location, tls_root_certs=tls_root_certs)
+        self.headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
 
     def begin(self, table: str, key: str | None = None, **options: Any) -> Write:
         """Begins a write of a table, or finds the one that was begun under the key. Give a key that is the load's own, and the
         driver can be run again at any time. `options` are further fields of BeginWrite, such as ttl_seconds and dry_run."""
         if key is None and not options.get("dry_run"):
             key, options["key_is_new"] = f"py-{uuid.uuid4()}", True
-        answer = self.connection.act("firn.v1.BeginWrite", table=table, idempotency_key=key or "", engine=options.pop("engine", "firn_writes.py"), **options)
-        return Write(self, answer)
+        options.setdefault("engine", "firn_writes.py")
+        return Write(self, self.act("BeginWrite", table=table, idempotency_key=key or "", **options))
 
     def resume(self, key: str) -> Write:
         """Finds the newest write that was begun under the key, also after a restart of this process or of the scheduler."""
-        return Write(self, self.connection.act("firn.v1.ResumeWrite", idempotency_key=key))
+        return Write(self, self.act("ResumeWrite", idempotency_key=key))
 
-    def close(self) -> None:
-        self.connection.close()
+    def act(self, action: str, patience: float = 60, **fields: Any) -> dict[str, Any]:
+        """One action of the protocol."""
+        body = json.dumps({"version": 1, **fields}).encode()
+        options = flight.FlightCallOptions(timeout=fields.get("wait_seconds", 0) + 30, headers=self.headers)
+
+        def once() -> dict[str, Any]:
+            return json.loads(next(self.client.do_action(flight.Action("firn.v1." + action, body), options)).body.to_pybytes())
+
+        return _again(once, patience, action)
+
+    def hand_in(self, write_id: str, attempt: str, manifest: pa.Table, patience: float = 60) -> str:
+        """Hands a manifest in and gives its handle."""
+        descriptor = flight.FlightDescriptor.for_path("firn.v1.manifest", write_id, attempt)
+        options = flight.FlightCallOptions(timeout=60, headers=self.headers)
+
+        def once() -> str:
+            writer, reader = self.client.do_put(descriptor, manifest.schema, options)
+            with writer:
+                writer.write_table(manifest, max_chunksize=10_000)
+                writer.done_writing()
+                answer = reader.read()
+            if answer is None:
+                raise Unanswered("the scheduler ended the call without a handle")
+            return answer.to_pybytes().decode()
+
+        return _again(once, patience, "DoPut")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +164,7 @@ class Write:
     def task(self) -> Task:
         """What workers need."""
         if self.context is None:
-            raise NotCommitted(self.status) if self.status["state"] not in ("committed", "committing", "unknown") else WriteError(f"write {self.id} is {self.status['state']}")
+            raise WriteError(f"write {self.id} isn't open, it is {self.status['state']}")
         return Task(self.firn.location, self.firn.certs, self.context)
 
     def commit(self, handles: Iterable[str], deadline: float = 600) -> dict[str, Any]:
@@ -205,12 +173,12 @@ class Write:
         self._committing = True
         end = time.monotonic() + deadline
         try:
-            answer = self.firn.connection.act("firn.v1.CommitWrite", deadline, write_id=self.id, handles=sorted(set(handles)), wait_seconds=int(min(30, deadline)))
+            answer = self.firn.act("CommitWrite", deadline, write_id=self.id, handles=sorted(set(handles)), wait_seconds=int(min(30, deadline)))
         except Unanswered as e:
-            raise Unknown(f"write {self.id}: {e}") from e
+            raise Unknown(f"write {self.id}: {e}", e.fault) from e
         self.status = answer["status"]
         if answer["result"] == "sealed_with_other_handles":
-            raise SealedWithOthers(self.status)
+            raise SealedWithOthers(f"write {self.id} was sealed with other handles than these; those are {self.status['state']}", status=self.status)
         return self.outcome(end - time.monotonic())
 
     def outcome(self, deadline: float = 600) -> dict[str, Any]:
@@ -218,26 +186,27 @@ class Write:
         end = time.monotonic() + deadline
         while self.status["state"] == "committing" and (left := end - time.monotonic()) > 0:
             try:
-                self.status = self.firn.connection.act("firn.v1.WriteStatus", left, write_id=self.id, wait_seconds=int(min(30, left)))["status"]
-            except Unanswered as e:
-                raise Unknown(f"write {self.id}: {e}") from e
-        state = self.status["state"]
+                self.status = self.firn.act("WriteStatus", left, write_id=self.id, wait_seconds=int(min(30, left)))["status"]
+            except WriteError as e:
+                raise Unknown(f"write {self.id} is sealed, and nobody says how it stands: {e}", e.fault, self.status) from e
+        state, fault = self.status["state"], self.status.get("error") or {}
+        why = fault.get("cause") or fault.get("op") or self.status.get("waits_for") or "no reason given"
         if state in ("committed", "verified"):
             return self.status["report"]
         if state in ("refused", "failed", "aborted", "expired"):
-            raise NotCommitted(self.status)
+            raise NotCommitted(f"write {self.id} isn't committed, it is {state}: {why}", fault, self.status)
         if state == "open":
-            raise WriteError(f"write {self.id} is open: nothing was committed yet")
-        raise Unknown(f"write {self.id} is {state}; {self.status.get('waits_for', '')}", self.status.get("error"))
+            raise WriteError(f"write {self.id} is open: nothing was committed yet", status=self.status)
+        raise Unknown(f"write {self.id} is {state}: {why}", fault, self.status)
 
     def abort(self) -> dict[str, Any]:
         """Gives the write up, unless it is sealed. The status tells which."""
-        self.status = self.firn.connection.act("firn.v1.AbortWrite", write_id=self.id)["status"]
+        self.status = self.firn.act("AbortWrite", write_id=self.id)["status"]
         return self.status
 
     def renew(self) -> None:
         """Keeps the write open for another ttl, and gets fresh keys for workers that start from now on."""
-        self.context = self.firn.connection.act("firn.v1.RenewWrite", write_id=self.id).get("context")
+        self.context = self.firn.act("RenewWrite", write_id=self.id).get("context")
 
     def _keep_open(self) -> None:
         while self.context and not self._ended.wait(max(1, _left(self.context["expires_at"]) / 3)):
@@ -255,31 +224,26 @@ class Write:
             self.abort()
 
 
-# The worker's side.
-
-
 def write_batches(task: Task, batches: Iterable[pa.RecordBatch | pa.Table], label: str = "a") -> str:
     """Writes rows as one attempt of a task, hands the files in, and gives the handle for the driver. Columns are found by name.
 
     Every call is an attempt of its own, with an id that no other has: that of a task which an engine tries again, or runs twice at a
     time, isn't enough, as engines count from the start after a restart. `label` goes into the names of the files, for people."""
     attempt = f"{label}.{uuid.uuid4().hex}"
-    connection = _Connection(task.location, task.context["worker_token"], task.certs)
-    writer = _Writer(connection, task.context, attempt)
+    firn = Firn(task.location, task.context["worker_token"], task.certs)
+    writer = _Writer(firn, task.context, attempt)
     try:
         for batch in batches:
             writer.add(batch)
-        files = writer.finish()
-        return connection.hand_in(task.context["write_id"], attempt, _manifest(files))
+        # A manifest of paths: Firn reads the footers itself.
+        text = pa.string()
+        schema = pa.schema([pa.field("path", text, False), ("size", pa.int64()), ("rows", pa.int64()), ("partition", pa.map_(text, text))])
+        return firn.hand_in(task.context["write_id"], attempt, pa.Table.from_pylist(writer.finish(), schema))
     finally:
-        writer.drop()  # after an error; nobody has heard of its files, and they are deleted with the write
-        connection.close()
-
-
-def _manifest(files: list[dict[str, Any]]) -> pa.Table:
-    """A manifest of paths: Firn reads the footers itself."""
-    text = pa.string()
-    return pa.Table.from_pylist(files, pa.schema([pa.field("path", text, False), ("size", pa.int64()), ("rows", pa.int64()), ("partition", pa.map_(text, text))]))
+        for file in writer.open.values():  # after an error; nobody has heard of these, and they are deleted with the write
+            with contextlib.suppress(Exception):
+                file.sink.close()
+        firn.client.close()
 
 
 class _Store:
@@ -287,8 +251,8 @@ class _Store:
 
     margin = 300  # seconds
 
-    def __init__(self, connection: _Connection, context: dict[str, Any]):
-        self.connection, self.context, self.asked = connection, context, float("-inf")
+    def __init__(self, firn: Firn, context: dict[str, Any]):
+        self.firn, self.context, self.asked = firn, context, float("-inf")
         self._open_store()
 
     def _open_store(self) -> None:
@@ -309,46 +273,32 @@ class _Store:
 
     def renew(self, **expired: str) -> None:
         self.asked = time.monotonic()
-        answer = self.connection.act("firn.v1.RenewWrite", write_id=self.context["write_id"], **expired)
+        answer = self.firn.act("RenewWrite", write_id=self.context["write_id"], **expired)
         if "context" not in answer:
-            raise NotCommitted(answer["status"])
+            raise WriteError(f"the write isn't open any more, it is {answer['status']['state']}", status=answer["status"])
         self.context = answer["context"]
         self._open_store()
 
     def create(self, uri: str) -> pa.NativeFile:
+        path = uri.split("://", 1)[1]  # BUCKET/KEY, or /PATH; nothing in it is escaped
         if self.storage["kind"] == "file":
-            os.makedirs(os.path.dirname(self._path(uri)), exist_ok=True)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
         try:
-            return self.files.open_output_stream(self._path(uri))
+            return self.files.open_output_stream(path)
         except OSError:
             if not self.keys:
                 raise
         self.renew(expired_access_key_id=self.keys["access_key_id"])  # keys that a store refuses may have ended by its clock
-        return self.files.open_output_stream(self._path(uri))
+        return self.files.open_output_stream(path)
 
     def settle(self, uri: str) -> None:
         """What was written must outlive a crash of the machine before Firn hears of it; an object does."""
         if self.storage["kind"] == "file":
-            for path in (self._path(uri), os.path.dirname(self._path(uri))):
-                handle = os.open(path, os.O_RDONLY)
-                try:
-                    os.fsync(handle)
-                finally:
-                    os.close(handle)
-
-    @staticmethod
-    def _path(uri: str) -> str:
-        return uri.split("://", 1)[1]  # BUCKET/KEY, or /PATH; nothing in it is escaped
-
-
-@dataclasses.dataclass
-class _File:
-    """A file that is being written."""
-
-    uri: str
-    sink: pa.NativeFile
-    parquet: pq.ParquetWriter
-    rows: int = 0
+            path = uri.split("://", 1)[1]
+            for name in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
+                handle = os.open(name, os.O_RDONLY)
+                os.fsync(handle)
+                os.close(handle)
 
 
 class _Writer:
@@ -358,16 +308,15 @@ class _Writer:
     memory = 64 << 20  # bytes of rows that wait for their row group, of all partitions together
     most_open = 16  # files; each has a buffer of the store's
 
-    def __init__(self, connection: _Connection, context: dict[str, Any], attempt: str):
-        self.context, self.attempt = context, attempt
-        self.store = _Store(connection, context)
+    def __init__(self, firn: Firn, context: dict[str, Any], attempt: str):
+        self.context, self.attempt, self.store = context, attempt, _Store(firn, context)
         self.table_schema = pa.ipc.open_stream(base64.b64decode(context["arrow_schema"])).schema
         self.schema = pa.schema([self.table_schema.field(name) for name in context["file_columns"]])
         self.codec = context["properties"].get("write.parquet.compression-codec", "zstd").lower().replace("uncompressed", "none")
         self.fresh: list[pa.Table] = []
         self.waiting: dict[tuple, list[pa.Table]] = {}
         self.sizes: dict[tuple, int] = {}  # of what waits
-        self.open: dict[tuple, _File] = {}
+        self.open: dict[tuple, types.SimpleNamespace] = {}  # files, each with uri, sink, parquet and rows
         self.done: list[dict[str, Any]] = []
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
@@ -381,11 +330,10 @@ class _Writer:
         if self.store.ending():
             self._close_all()  # with the keys that they were opened with
             self.store.renew()
-        if self.fresh:
-            for key, rows in partitions(pa.concat_tables(self.fresh), self.context):
-                rows = rows.select(self.schema.names)
-                self.waiting.setdefault(key, []).append(rows)
-                self.sizes[key] = self.sizes.get(key, 0) + rows.nbytes
+        for key, rows in partitions(pa.concat_tables([self.table_schema.empty_table(), *self.fresh]), self.context):
+            rows = rows.select(self.schema.names)
+            self.waiting.setdefault(key, []).append(rows)
+            self.sizes[key] = self.sizes.get(key, 0) + rows.nbytes
         self.fresh = []
         while sum(self.sizes.values()) > self.memory:
             self._flush(max(self.sizes, key=self.sizes.__getitem__))
@@ -409,7 +357,7 @@ class _Writer:
                 self._close(next(iter(self.open)))
             uri = f"{self.context['prefix']}{self.attempt}-{len(self.done) + len(self.open):05d}.parquet"
             sink = self.store.create(uri)
-            self.open[key] = _File(uri, sink, pq.ParquetWriter(sink, self.schema, compression=self.codec))
+            self.open[key] = types.SimpleNamespace(uri=uri, sink=sink, parquet=pq.ParquetWriter(sink, self.schema, compression=self.codec), rows=0)
         file = self.open[key]
         file.parquet.write_table(rows, row_group_size=max(1, rows.num_rows))
         file.rows += rows.num_rows
@@ -426,6 +374,7 @@ class _Writer:
         self.done.append({"path": file.uri, "size": size, "rows": file.rows, "partition": list(zip(names, key))})
 
     def _close_all(self) -> None:
+        """Closes what is open; `done` describes the files."""
         for key in list(self.waiting):
             self._flush(key)
         for key in list(self.open):
@@ -436,38 +385,22 @@ class _Writer:
         self._close_all()
         return self.done
 
-    def drop(self) -> None:
-        for file in self.open.values():
-            with contextlib.suppress(Exception):
-                file.sink.close()
-
-
-# Partition values, as the texts that manifests of paths have.
-
 
 def partitions(table: pa.Table, context: dict[str, Any]) -> Iterator[tuple[tuple, pa.Table]]:
     """The rows of each partition, with its values in the order of the spec. Transforms see each distinct value once."""
     fields = context["partition"]
-    if not table.num_rows:
+    if not table.num_rows or not fields:
+        yield from [((), table)] if table.num_rows else []
         return
-    if not fields:
-        yield (), table
-        return
-    keys = [_texts(_source(table, f["source"]), f["transform"], context["format"]) for f in fields]
-    names = [f"k{i}" for i in range(len(keys))]
+    keys, names = [], [f"k{i}" for i in range(len(fields))]
+    for f in fields:
+        first, *inside = [f["source"]] if f["source"] in table.column_names else f["source"].split(".")
+        column = table[first].combine_chunks()
+        keys.append(_texts(pc.struct_field(column, inside) if inside else column, f["transform"], context["format"]))
     rows = pa.table([*keys, pa.array(range(table.num_rows))], [*names, "row"])
     groups = rows.group_by(names, use_threads=False).aggregate([("row", "list")])
     for i in range(groups.num_rows):
         yield tuple(groups[n][i].as_py() for n in names), table.take(groups["row_list"][i].values)
-
-
-def _source(table: pa.Table, name: str) -> pa.Array:
-    if name in table.column_names:
-        column = table[name]
-    else:
-        first, *rest = name.split(".")
-        column = pc.struct_field(table[first], rest)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _texts(column: pa.Array, transform: str, format: str) -> pa.Array:
@@ -494,37 +427,23 @@ def partition_text(value: Any, transform: str = "identity", format: str = "icebe
         value = _truncate(value, int(number))
     elif name != "identity":
         raise NotImplementedError(f"the transform {transform}")
-    return _delta_text(value) if format == "delta" else _text(value)
-
-
-_TIMES = {
-    "year": "{0.year:04}",
-    "month": "{0.year:04}-{0.month:02}",
-    "day": "{0.year:04}-{0.month:02}-{0.day:02}",
-    "hour": "{0.year:04}-{0.month:02}-{0.day:02}-{0.hour:02}",
-}
-
-
-def _text(value: Any) -> str:
     if isinstance(value, (bool, float)):
         return json.dumps(value)
     if isinstance(value, decimal.Decimal):
-        return format(value, "f")
+        return f"{value:f}"
+    if isinstance(value, datetime.datetime) and format == "delta":
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z") if value.tzinfo else value.isoformat(" ", "microseconds")
     if isinstance(value, (datetime.datetime, datetime.time)):
         return value.isoformat(timespec="microseconds")
-    if isinstance(value, datetime.date):
-        return value.isoformat()
     if isinstance(value, bytes):
+        if format == "delta":
+            raise NotImplementedError("a Delta table that is partitioned by a binary column")
         return base64.b64encode(value).decode()
-    return str(value)
+    return str(value) or (None if format == "delta" else "")  # Delta has no empty text in partitions
 
 
-def _delta_text(value: Any) -> str | None:
-    if isinstance(value, bytes):
-        raise NotImplementedError("a Delta table that is partitioned by a binary column")
-    if isinstance(value, datetime.datetime):
-        return value.isoformat(timespec="microseconds").replace("+00:00", "Z") if value.tzinfo else value.isoformat(" ", "microseconds")
-    return _text(value) or None  # Delta has no empty text in partitions
+_DAY = "{0.year:04}-{0.month:02}-{0.day:02}"
+_TIMES = {"year": "{0.year:04}", "month": "{0.year:04}-{0.month:02}", "day": _DAY, "hour": _DAY + "-{0.hour:02}"}
 
 
 def _truncate(value: Any, width: int) -> Any:

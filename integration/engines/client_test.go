@@ -5,8 +5,12 @@ package engines_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,16 +27,18 @@ type local struct {
 	dir, catalogDB, warehouse string
 }
 
-func newLocal(t *testing.T) *local {
+func newLocal(t *testing.T) *local { return startLocal(t, t.TempDir()) }
+
+// startLocal starts it in a directory, with further flags.
+func startLocal(t *testing.T, dir string, flags ...string) *local {
 	t.Helper()
-	dir := t.TempDir()
 	l := &local{dir: dir, catalogDB: filepath.Join(dir, "catalog.db"), warehouse: filepath.Join(dir, "warehouse")}
 	config := filepath.Join(dir, "scheduler.yaml")
 	body := fmt.Sprintf("catalogs: {lake: {type: sql, uri: 'sqlite://%s', warehouse: '%s'}}\n", l.catalogDB, l.warehouse)
 	if err := os.WriteFile(config, []byte(body), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.sched = process.Start(t, "scheduler", "--listen", "127.0.0.1:0", "--dir", filepath.Join(dir, "scheduler"), "--config", config)
+	l.sched = process.Start(t, append([]string{"scheduler", "--listen", "127.0.0.1:0", "--dir", filepath.Join(dir, "scheduler"), "--config", config}, flags...)...)
 	l.client = process.NewClient(t, "--server", l.sched.Address)
 	return l
 }
@@ -117,5 +123,36 @@ func TestTypes(t *testing.T) {
 			t.Fatalf("%s", r.Stderr)
 		}
 		return true
+	})
+}
+
+// TestClientOverTLS: the example's client writes over TLS with a token, workers with
+// theirs, and who has the wrong one is told so.
+func TestClientOverTLS(t *testing.T) {
+	dir := t.TempDir()
+	server := httptest.NewTLSServer(http.NotFoundHandler()) // it has a certificate for 127.0.0.1
+	server.Close()
+	pair := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string]pem.Block{"ca.crt": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, "key.pem": {Type: "PRIVATE KEY", Bytes: key}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ca, token := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "client.token")
+	r := process.Run(t.Context(), t, "token", "create", "--dir", filepath.Join(dir, "scheduler"), "--role", "client", "--name", "tests")
+	if err := os.WriteFile(token, []byte(r.Stdout), 0o600); err != nil || r.Code != 0 {
+		t.Fatal(err, r.Stderr)
+	}
+	l := startLocal(t, dir, "--tls-cert", ca, "--tls-key", filepath.Join(dir, "key.pem"), "--tls-ca", ca)
+	c := process.NewClient(t, "--server", l.sched.Address, "--tls-ca", ca, "--token-file", token)
+	c.Exec(nil, "CREATE NAMESPACE lake.air")
+	c.Exec(nil, "CREATE TABLE lake.air.t (id bigint)")
+	l.script(t, "over_tls.py", func(line string) bool {
+		t.Log(line)
+		return false
 	})
 }

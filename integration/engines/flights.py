@@ -130,6 +130,6 @@ def drive(write_all):
 
 def die(firn, write, handles):
     threading.Thread(target=write.commit, args=(handles,), daemon=True).start()
-    while firn.connection.act("firn.v1.WriteStatus", write_id=write.id)["status"]["state"] == "open":
+    while firn.act("WriteStatus", write_id=write.id)["status"]["state"] == "open":
         time.sleep(0.005)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -8,6 +8,7 @@ import time
 
 import firn_writes
 import pyarrow as pa
+import pyarrow.flight as flight
 from firn_writes import Firn, NotCommitted, SealedWithOthers, Unanswered, Unknown, Write, WriteError, write_batches
 from pyiceberg.catalog.sql import SqlCatalog
 
@@ -113,9 +114,9 @@ def what_is_wrong_is_told():
     os.makedirs(prefix[len("file://"):], exist_ok=True)
     with open(path[len("file://"):], "w") as f:
         f.write("nonsense")
-    e = raises(WriteError, firn.connection.hand_in, write.id, attempt, pa.table({"path": [path]}))
+    e = raises(WriteError, firn.hand_in, write.id, attempt, pa.table({"path": [path]}))
     assert path in str(e) and e.fault["outcome"] == "none", e
-    assert raises(WriteError, firn.connection.hand_in, write.id, "else", pa.table({"path": [path]})).fault["code"].startswith("FIRN-")
+    assert raises(WriteError, firn.hand_in, write.id, "else", pa.table({"path": [path]})).fault["code"].startswith("FIRN-")
     # A worker may hand in for its own write, and may not commit it.
     worker = Firn(firn.location, write.task.context["worker_token"])
     raises(WriteError, Write(worker, {"status": write.status}).commit, [])
@@ -136,21 +137,53 @@ def a_worker_starts_after_the_first_ttl():
     assert raises(WriteError, write_batches, write.task, rows(8)).fault["code"] == "FIRN-6041"
 
 
+class Lossy:
+    """A client whose first calls get through, and whose answers are lost."""
+
+    def __init__(self, client, times):
+        self.client, self.times, self.then = client, times, None
+
+    def do_action(self, *args):
+        if self.then and self.times == 0:
+            raise self.then
+        answer = self.client.do_action(*args)
+        if self.times > 0:
+            self.times -= 1
+            next(answer)
+            raise flight.FlightUnavailableError("the answer is lost")
+        return answer
+
+
+def answers_are_lost():
+    lossy = Firn(firn.location)
+    lossy.client = Lossy(lossy.client, 1)
+    write = lossy.begin(TABLE, "lossy")
+    handle = write_batches(write.task, rows(8))
+    lossy.client.times = 2
+    assert write.commit([handle])["rows"] == 1, "it was asked a third time"
+    assert there() == [1, 2, 3, 4, 7, 8]
+    # A call that had no answer may have sealed the write: that nobody is let in afterwards is no refusal.
+    write = lossy.begin(TABLE, "lossy-2")
+    lossy.client.times, lossy.client.then = 1, flight.FlightUnauthenticatedError("the token was revoked")
+    raises(Unknown, write.commit, [])
+    assert firn.resume("lossy-2").outcome()["rows"] == 0
+
+
 def the_scheduler_is_away():
     write = firn.begin(TABLE, "away")
     handle = write_batches(write.task, rows(5))
     ask("stop")
     raises(Unknown, write.commit, [handle], deadline=2)
-    raises(Unanswered, firn.connection.act, "firn.v1.WriteStatus", patience=1, write_id=write.id)
+    raises(Unanswered, firn.act, "WriteStatus", patience=1, write_id=write.id)
     ask("start")
     again = firn.begin(TABLE, "away")
     assert again.open and again.id == write.id
     late = write_batches(again.task, rows(6))
     assert again.commit([handle, late])["rows"] == 2
-    assert there() == [1, 2, 3, 4, 5, 6, 7]
-    assert len(catalog.load_table("air.t").snapshots()) == 4, "one for each write with rows"
+    assert there() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert len(catalog.load_table("air.t").snapshots()) == 5, "one for each write with rows"
 
 
-for step in (committed_once, aborted, a_block_that_fails_aborts, nothing_written, dry_run, what_is_wrong_is_told, a_worker_starts_after_the_first_ttl, the_scheduler_is_away):
+for step in (committed_once, aborted, a_block_that_fails_aborts, nothing_written, dry_run, what_is_wrong_is_told, a_worker_starts_after_the_first_ttl, answers_are_lost, the_scheduler_is_away):
     step()
     print("ok", step.__name__, flush=True)
