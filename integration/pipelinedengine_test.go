@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -132,6 +133,7 @@ type tapped struct {
 	cluster   *cluster.Cluster
 	executors []*executor.Executor
 	rpc       firnpb.ClientServiceClient
+	dirs      []string
 }
 
 func startTapped(t *testing.T, dispatch string, slots ...int) *tapped {
@@ -172,8 +174,10 @@ func startTapped(t *testing.T, dispatch string, slots ...int) *tapped {
 
 func (w *tapped) startExecutor(slots int) {
 	w.t.Helper()
+	dir := w.t.TempDir()
+	w.dirs = append(w.dirs, dir)
 	e, err := executor.New(executor.Config{
-		Server: w.cluster.Addr(), Dir: w.t.TempDir(), Slots: slots, Memory: int64(slots) << 26, AlwaysRemote: true,
+		Server: w.cluster.Addr(), Dir: dir, Slots: slots, Memory: int64(slots) << 26, AlwaysRemote: true,
 		Engines: func(executor.EngineConfig) (executor.Engine, error) { return tapEngine{w.taps}, nil },
 		Logger:  slog.New(slog.DiscardHandler),
 	})
@@ -195,7 +199,32 @@ func (w *tapped) kill(e *executor.Executor) {
 	}
 }
 
-// query is a plan of a query in two tasks, whose rows go through as many exchanges as
+// emptied waits until no executor has shuffle output. Nothing tells when that is.
+func (w *tapped) emptied() {
+	w.t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for late := time.After(30 * time.Second); ; {
+		var left []string
+		for _, dir := range w.dirs {
+			found, err := filepath.Glob(filepath.Join(dir, "shuffle", "*", "*"))
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			left = append(left, found...)
+		}
+		if len(left) == 0 {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-late:
+			w.t.Fatalf("what is left: %v", left)
+		}
+	}
+}
+
+// tapQuery is a plan of a query in two tasks, whose rows go through as many exchanges as
 // there are numbers of partitions.
 func tapQuery(deterministic bool, exchanges ...int) plan.Node {
 	var n plan.Node = &plan.Query{

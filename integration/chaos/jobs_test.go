@@ -215,8 +215,10 @@ func (j *jobs) choose(unit, query string) {
 		j.fail("%s by DuckDB: %v", unit, err)
 		return
 	}
+	// Rows that came before an error are thrown away: a pipelined job may end like that.
+	mode := []client.Mode{client.ModeStaged, client.ModePipelined}[j.l.pick(2)]
 	j.until(unit, func(ctx context.Context) error {
-		res, err := j.l.clients[0].Execute(ctx, client.Statement{SQL: "SELECT " + line + " FROM (" + query + ")"})
+		res, err := j.l.clients[0].Execute(ctx, client.Statement{SQL: "SELECT " + line + " FROM (" + query + ")", Mode: mode})
 		if err != nil {
 			return err
 		}
