@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/executor/shuffle"
+	"github.com/firn-project/firn/internal/failpoint"
 	"github.com/firn-project/firn/internal/flightread"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
@@ -150,7 +151,11 @@ func (e *Executor) takeDir() error {
 // assemble makes the parts; nothing runs yet.
 func (e *Executor) assemble() {
 	e.flight = shuffle.NewServer(e.store, e.cfg.ID, e.cfg.Compress, e.log)
-	e.remote = flightread.New(flightread.Config{Dial: e.cfg.DialPeers})
+	dial := e.cfg.DialPeers
+	if d := failpoint.PeerDialer(); d != nil {
+		dial = append(slices.Clip(dial), grpc.WithContextDialer(d))
+	}
+	e.remote = flightread.New(flightread.Config{Dial: dial})
 	e.source = &shuffle.Source{Store: e.store, Executor: e.cfg.ID, Remote: e.remote, AlwaysRemote: e.cfg.AlwaysRemote}
 	e.session = &session{
 		rpc: firnpb.NewSchedulerServiceClient(e.conn), server: e.cfg.Server, log: e.log,

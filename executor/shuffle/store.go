@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/failpoint"
 )
 
 // keptBytes bounds the small outputs that a store keeps in memory.
@@ -333,6 +334,7 @@ func (s *Store) open(a Attempt, output int) (*file, error) {
 }
 
 func (f *file) batch(i int) (arrow.RecordBatch, error) {
+	failpoint.Slow()
 	b, err := f.RecordBatchAt(i)
 	if err != nil {
 		return nil, diskError("read", f.name, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/failpoint"
 )
 
 // WriterOptions say how an attempt's output is written.
@@ -313,6 +314,7 @@ func (t overflow) Write(p []byte) (n int, err error) {
 		}
 		t.o.to = t.o.file
 	}
+	failpoint.Slow()
 	if err = t.o.w.store.charge(t.o.w.stored, int64(len(p))); err == nil {
 		n, err = t.o.to.Write(p)
 	}

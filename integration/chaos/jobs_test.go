@@ -19,6 +19,7 @@ import (
 	"github.com/firn-project/firn/client"
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/integration/history"
+	"github.com/firn-project/firn/internal/failpoint"
 )
 
 // jobFaults are what happens to jobs of several stages.
@@ -29,6 +30,10 @@ var jobFaults = []fault{
 	{name: "slow-executor", act: func(l *lab) { l.slow("slow-executor", l.anyExecutor()) }},
 	{name: "partition-executor", act: func(l *lab) { l.partition("partition-executor", l.anyExecutor(), 2*executorTimeout) }},
 	{name: "kill-scheduler", act: func(l *lab) { l.kill("kill-scheduler", l.scheduler) }},
+	{name: "slow-disk", act: func(l *lab) { l.hold("slow-disk", l.anyExecutor(), failpoint.HoldDisk, 5*time.Second) }},
+	// For longer than a silent executor is waited for, so that what it couldn't read
+	// is made again.
+	{name: "partition-peers", act: func(l *lab) { l.hold("partition-peers", l.anyExecutor(), failpoint.HoldPeers, 15*time.Second) }},
 }
 
 // jobSmoke is how many runs have each of them once.

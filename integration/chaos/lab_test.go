@@ -63,8 +63,18 @@ type proc struct {
 	// it has one.
 	link *link
 	disk string
+	// holds is where files slow an executor down or cut it off, see package failpoint.
+	holds string
 	// settled: whoever waits for its death at a fail point leaves it be.
 	settled bool
+}
+
+// env are the environment variables of the process.
+func (p *proc) env() []string {
+	if p.holds == "" {
+		return nil
+	}
+	return []string{"FIRN_FAILPOINT_HOLDS=" + p.holds}
 }
 
 func newLab(t *testing.T, p *plan) *lab {
@@ -103,7 +113,11 @@ func (l *lab) cluster(name string, executors int) *proc {
 			process.SmallDisk(l.t, home, "48m")
 			home = filepath.Join(home, "executor")
 		}
-		e.s = process.Start(l.t, "executor", "--server", e.link.address, "--dir", home, "--slots", "2", "--memory", "256MB")
+		e.holds = filepath.Join(dir, fmt.Sprintf("holds-%d", i))
+		if err := os.Mkdir(e.holds, 0o755); err != nil {
+			l.t.Fatal(err)
+		}
+		e.s = process.StartWith(l.t, e.env(), "executor", "--server", e.link.address, "--dir", home, "--slots", "2", "--memory", "256MB")
 		l.executors = append(l.executors, e)
 	}
 	c, err := client.Dial(l.t.Context(), s.Address)
@@ -226,7 +240,7 @@ func (l *lab) armPoint(at failpoint.Point) {
 	if !l.plan.refuses {
 		n += l.pick(3)
 	}
-	armed := p.s.Again(l.t, fmt.Sprintf("FIRN_FAILPOINT=%s:%d", at, n), "FIRN_FAILPOINT_MARK="+mark)
+	armed := p.s.Again(l.t, append(p.env(), fmt.Sprintf("FIRN_FAILPOINT=%s:%d", at, n), "FIRN_FAILPOINT_MARK="+mark)...)
 	p.s = armed
 	l.armed.Go(func() {
 		armed.Wait()
@@ -237,7 +251,7 @@ func (l *lab) armPoint(at failpoint.Point) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.s == armed && !p.settled {
-			p.s = p.s.Again(l.t)
+			p.s = p.s.Again(l.t, p.env()...)
 		}
 	})
 }
@@ -258,7 +272,7 @@ func (l *lab) disarm() {
 	}
 	l.armed.Wait()
 	for _, p := range all {
-		p.s = p.s.Again(l.t)
+		p.s = p.s.Again(l.t, p.env()...)
 	}
 }
 
@@ -326,6 +340,25 @@ func (l *lab) partition(name string, p *proc, d time.Duration) {
 	})
 }
 
+// hold has something of an executor stand still for a while, see package failpoint.
+func (l *lab) hold(name string, p *proc, what string, d time.Duration) {
+	file := filepath.Join(p.holds, what)
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil { // it has that already
+		return
+	}
+	if err := f.Close(); err != nil {
+		l.t.Error(err)
+	}
+	l.fire(name)
+	l.repairs.Go(func() {
+		pause(d)
+		if err := os.Remove(file); err != nil {
+			l.t.Error(err)
+		}
+	})
+}
+
 // fill leaves no space on the small disk for a while.
 func (l *lab) fill(name string, p *proc, d time.Duration) {
 	filler := filepath.Join(p.disk, "filler")
@@ -349,7 +382,7 @@ func (l *lab) repair(p *proc, after time.Duration) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.s.Wait()
-		p.s = p.s.Again(l.t)
+		p.s = p.s.Again(l.t, p.env()...)
 		p.up = true
 	})
 }

@@ -41,11 +41,11 @@ var soakReplies = []restcatalog.Fault{
 	{Name: "503-landed", Status: http.StatusServiceUnavailable, RetryAfter: "1"},
 }
 
-// soakStand forgets ended jobs soon, and shows the scheduler's metrics.
+// soakStand forgets ended jobs and their rows soon, and shows the scheduler's metrics.
 type soakStand struct{ *jobStand }
 
 func (s *soakStand) config() string {
-	return s.jobStand.config() + "http: {listen: '127.0.0.1:0'}\njournal: {retention: 30s}\n"
+	return s.jobStand.config() + "http: {listen: '127.0.0.1:0'}\njournal: {retention: 30s}\nresults: {keep: 30s}\n"
 }
 
 // breakReplies has faults happen to commit requests until it's calm.
@@ -250,7 +250,7 @@ func (s *soakStand) round(l *lab, j *jobs) (rows int, err error) {
 			for n := range l.plan.units {
 				unit := fmt.Sprintf("unit-%d-%d", w, n)
 				if j.l.pick(3) == 0 {
-					// Their rows are kept for minutes.
+					// Their rows are kept for a while.
 					j.choose(unit, "SELECT * FROM ("+s.inputs.query(w+n, j.l.pick(20))+") WHERE a < 300")
 					continue
 				}

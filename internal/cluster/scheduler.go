@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -23,6 +24,7 @@ import (
 	"github.com/firn-project/firn/scheduler/cleanup"
 	"github.com/firn-project/firn/scheduler/metrics"
 	"github.com/firn-project/firn/scheduler/rest"
+	"github.com/firn-project/firn/scheduler/speculation"
 	"github.com/firn-project/firn/scheduler/writes"
 	"github.com/firn-project/firn/sql"
 )
@@ -53,7 +55,9 @@ type SchedulerConfig struct {
 	DeltaPaths []config.SourceStore
 	// Executors says how executors are waited for; zero values stand for the
 	// scheduler's defaults.
-	Executors config.Executors
+	Executors   config.Executors
+	Speculation config.Speculation
+	Results     config.Results
 	// Cache bounds cached frames.
 	Cache config.Cache
 	// ParkedRetention, JournalRetention and SweepDelay are scheduler.Config's.
@@ -156,6 +160,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		Flight:            flight,
 		StoreKeys:         storeKeys{catalogs, cfg.SourceStores, cfg.AnyCatalog},
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait, ExecutorReturn: cfg.Executors.Return,
+		Speculation: speculationOf(cfg.Speculation), ResultTTL: cfg.Results.Keep,
 		ParkedRetention: cfg.ParkedRetention, JournalRetention: cfg.JournalRetention, SweepDelay: cfg.SweepDelay,
 		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles, ManifestMemory: cfg.ManifestMemory,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,
@@ -172,6 +177,16 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		return nil, errors.Join(failed("start", "HTTP", err), s.Scheduler.Close(ctx))
 	}
 	return s, nil
+}
+
+// speculationOf fills in what isn't set.
+func speculationOf(s config.Speculation) *speculation.Policy {
+	p := speculation.Default
+	p.Done, p.Slower, p.AtLeast = cmp.Or(s.Done, p.Done), cmp.Or(s.Slower, p.Slower), cmp.Or(s.AtLeast, p.AtLeast)
+	if s.Enabled != nil && !*s.Enabled {
+		p = speculation.Policy{}
+	}
+	return &p
 }
 
 func writesOf(w config.Writes) writes.Config {

@@ -41,6 +41,8 @@ catalogs:
       credential_file: `+secret+`
 sources: {local: {allow: [/data]}}
 executors: {heartbeat: 500ms, timeout: 5s, wait: 1m30s}
+speculation: {enabled: false, done: 0.5, slower: 2, at_least: 1m}
+results: {keep: 10m}
 parked: {retention: 48h}
 journal: {retention: 720h}
 sweep: {delay: 1h}
@@ -56,7 +58,8 @@ writes: {ttl: 10m, max_age: 2h, max_open: 7, max_manifest: 1MiB, max_files: 9}
 			Type: "rest", URI: "https://example.org/catalog", Warehouse: "main$5",
 			Properties: map[string]string{"token": "t$${x", "credential": "s3cr3t"},
 		}},
-		Sources:   Sources{Local: LocalSources{Allow: []string{"/data"}}},
+		Sources:     Sources{Local: LocalSources{Allow: []string{"/data"}}},
+		Speculation: Speculation{Enabled: new(bool), Done: 0.5, Slower: 2, AtLeast: time.Minute}, Results: Results{Keep: 10 * time.Minute},
 		Executors: Executors{Heartbeat: 500 * time.Millisecond, Timeout: 5 * time.Second, Wait: 90 * time.Second},
 		Parked:    Parked{48 * time.Hour}, Journal: Journal{720 * time.Hour}, Sweep: Sweep{time.Hour},
 		Writes: Writes{TTL: 10 * time.Minute, MaxAge: 2 * time.Hour, MaxOpen: 7, MaxManifest: 1 << 20, MaxFiles: 9},
@@ -84,7 +87,7 @@ func TestBadFiles(t *testing.T) {
 	lake := "catalogs: {lake: {type: sql, uri: x, warehouse: y"
 	for text, want := range map[string]string{
 		"dispach: push":                                  "line 1: unknown key dispach; did you mean dispatch?",
-		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, cache, catalogs, commit, create_catalog, delta, dir, dispatch, executors, http, journal, listen, parked, planning, sources, sweep, tls",
+		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, cache, catalogs, commit, create_catalog, delta, dir, dispatch, executors, http, journal, listen, parked, planning, results, sources, speculation, sweep, tls",
 		"sources: {local: {alow: []}}":                   "unknown key sources.local.alow; did you mean allow?",
 		lake + ", warehose: z}}":                         "unknown key catalogs.lake.warehose; did you mean warehouse?",
 		"parked: {retention: -1s}":                       "parked.retention: -1s: want more than 0",
@@ -112,6 +115,10 @@ func TestBadFiles(t *testing.T) {
 		"cache: {ttl: -1s}":                              "cache.ttl: -1s: want more than 0",
 		"cache: {frames: -1}":                            "cache.frames: -1: want 1 or more",
 		"cache: {bytes: much}":                           "cache.bytes: ",
+		"speculation: {done: 1.5}":                       "speculation.done: 1.5: want more than 0, and 1 at most",
+		"speculation: {slower: 0.5}":                     "speculation.slower: 0.5: want 1 or more",
+		"speculation: {at_least: -1s}":                   "speculation.at_least: -1s: want more than 0",
+		"results: {keep: -1s}":                           "results.keep: -1s: want more than 0",
 		"executors: {wait: -1s}":                         "executors.wait: -1s: want more than 0",
 		"executors: {timeout: 1s, heartbeat: 2s}":        "executors.timeout: 1s: want more than executors.heartbeat, 2s",
 		"listen: [":                                      "yaml",

@@ -33,13 +33,16 @@ type Scheduler struct {
 	Sources   Sources            `yaml:"sources"`
 	Delta     Delta              `yaml:"delta"`
 	Executors Executors          `yaml:"executors"`
-	Parked    Parked             `yaml:"parked"`
-	Journal   Journal            `yaml:"journal"`
-	Sweep     Sweep              `yaml:"sweep"`
-	Commit    Commit             `yaml:"commit"`
-	Cache     Cache              `yaml:"cache"`
-	Writes    Writes             `yaml:"writes"`
-	HTTP      HTTP               `yaml:"http"`
+	// Speculation says which tasks are run a second time.
+	Speculation Speculation `yaml:"speculation"`
+	Results     Results     `yaml:"results"`
+	Parked      Parked      `yaml:"parked"`
+	Journal     Journal     `yaml:"journal"`
+	Sweep       Sweep       `yaml:"sweep"`
+	Commit      Commit      `yaml:"commit"`
+	Cache       Cache       `yaml:"cache"`
+	Writes      Writes      `yaml:"writes"`
+	HTTP        HTTP        `yaml:"http"`
 	// TLS is plaintext when it isn't set.
 	TLS TLS `yaml:"tls"`
 	// AllowPlaintext allows to listen without TLS on more than the loopback
@@ -358,7 +361,7 @@ func (s Scheduler) Validate() error {
 			return fmt.Errorf("sources.stores[%d].location: %q: want s3://bucket or s3://bucket/prefix", i, st.Location)
 		}
 	}
-	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate(), s.HTTP.validate(), s.Cache.validate(), s.Writes.validate())
+	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate(), s.Speculation.validate(), s.Results.validate(), s.HTTP.validate(), s.Cache.validate(), s.Writes.validate())
 }
 
 func isBucket(location string) bool {

@@ -39,8 +39,8 @@ type Config struct {
 type Client struct {
 	cfg Config
 	mu  sync.Mutex
-	// conns is nil after Close.
-	conns map[string]*grpc.ClientConn
+	// peers are the connections, by address; nil after Close.
+	peers map[string]*peer
 }
 
 // New makes a client. It connects when it must.
@@ -54,37 +54,7 @@ func New(cfg Config) *Client {
 	if cfg.Silence == 0 {
 		cfg.Silence = 10 * time.Second
 	}
-	return &Client{cfg: cfg, conns: map[string]*grpc.ClientConn{}}
-}
-
-// Close ends all connections; open readers fail.
-func (c *Client) Close() error {
-	c.mu.Lock()
-	conns := c.conns
-	c.conns = nil
-	c.mu.Unlock()
-	var errs []error
-	for _, conn := range conns {
-		errs = append(errs, conn.Close())
-	}
-	return errors.Join(errs...)
-}
-
-func (c *Client) conn(address string) (*grpc.ClientConn, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.conns == nil {
-		return nil, errors.New("flight client is closed")
-	}
-	if conn := c.conns[address]; conn != nil {
-		return conn, nil
-	}
-	conn, err := grpc.NewClient("passthrough:///"+address, append(wire.DialOptions(), c.cfg.Dial...)...)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", address, err)
-	}
-	c.conns[address] = conn
-	return conn, nil
+	return &Client{cfg: cfg, peers: map[string]*peer{}}
 }
 
 // Source is one piece of shuffle output and where it is. Stage, Task, Attempt
@@ -106,6 +76,8 @@ type Reader struct {
 	// ctx is the life of the reader: streams are opened under it.
 	ctx    context.Context //nolint:containedctx // see above
 	cancel context.CancelFunc
+	// peer is nil before the first connect.
+	peer *peer
 	// stream is nil when none is open; hangUp ends its call.
 	stream *flight.Reader
 	hangUp context.CancelFunc
@@ -129,6 +101,10 @@ func (c *Client) Open(ctx context.Context, src Source) *Reader {
 func (r *Reader) Close() {
 	r.cancel()
 	r.drop()
+	if r.peer != nil {
+		r.client.giveBack(r.peer)
+		r.peer = nil
+	}
 }
 
 // Schema returns the schema of the output, connecting if needed.
@@ -228,13 +204,12 @@ func (r *Reader) connect() error {
 	if r.stream != nil {
 		return nil
 	}
-	conn, err := r.client.conn(r.src.Address)
-	if err != nil {
+	if err := r.reach(); err != nil {
 		return err
 	}
 	ctx, hangUp := context.WithCancel(r.ctx)
 	r.hangUp = hangUp
-	get, err := flight.NewFlightServiceClient(conn).DoGet(ctx, &flight.Ticket{Ticket: r.src.Ticket})
+	get, err := flight.NewFlightServiceClient(r.peer.conn).DoGet(ctx, &flight.Ticket{Ticket: r.src.Ticket})
 	if err != nil {
 		return err
 	}
@@ -249,6 +224,14 @@ func (r *Reader) connect() error {
 		}
 	}
 	return nil
+}
+
+// reach takes the connection to the executor.
+func (r *Reader) reach() (err error) {
+	if r.peer == nil {
+		r.peer, err = r.client.take(r.src.Address)
+	}
+	return err
 }
 
 func (r *Reader) drop() {

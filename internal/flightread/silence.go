@@ -15,13 +15,17 @@ const question = "/firn.v1.Question/AreYouThere"
 // still keeps its connections, so half of the time that it may be silent it is
 // waited for, and the other half it is asked. The watch ends with what it returns.
 func (r *Reader) watch() (end func()) {
+	if r.reach() != nil {
+		return func() {} // the client is closed, and says so itself
+	}
+	conn := r.peer.conn
 	half := r.client.cfg.Silence / 2
 	ctx, cancel := context.WithCancel(r.ctx)
 	var again *time.Timer
 	armed := make(chan struct{})
 	again = time.AfterFunc(half, func() {
 		<-armed
-		if ctx.Err() == nil && !r.there(ctx, half) && ctx.Err() == nil {
+		if ctx.Err() == nil && !there(ctx, conn, half) && ctx.Err() == nil {
 			r.silent.Store(true)
 			r.cancel()
 			return
@@ -39,11 +43,7 @@ func (r *Reader) watch() (end func()) {
 
 // there says whether the executor answers within a time. What it answers doesn't
 // matter.
-func (r *Reader) there(ctx context.Context, within time.Duration) bool {
-	conn, err := r.client.conn(r.src.Address)
-	if err != nil {
-		return true // the client is closed, and says so itself
-	}
+func there(ctx context.Context, conn *grpc.ClientConn, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	_ = conn.Invoke(ctx, question, &emptypb.Empty{}, &emptypb.Empty{}, grpc.WaitForReady(true))

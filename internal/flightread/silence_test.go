@@ -1,6 +1,7 @@
 package flightread_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync"
@@ -95,7 +96,9 @@ func TestAFrozenExecutorIsLost(t *testing.T) {
 // An executor that answers is waited for, however long it has no rows.
 func TestASlowExecutorIsNotLost(t *testing.T) {
 	s := &server{total: 1, hang: true}
-	r := client(t, flightread.Config{Silence: 40 * time.Millisecond}).Open(t.Context(), source(serve(t, s)))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r := client(t, flightread.Config{Silence: 40 * time.Millisecond}).Open(ctx, source(serve(t, s)))
 	defer r.Close()
 	b, err := r.Next()
 	if err != nil {
@@ -112,8 +115,8 @@ func TestASlowExecutorIsNotLost(t *testing.T) {
 		t.Errorf("given up after some silence: %v", err)
 	case <-time.After(400 * time.Millisecond): // ten times as long
 	}
-	r.Close()
+	stop()
 	if _, lost := errors.AsType[*wire.LostInputError](<-ended); lost {
-		t.Error("a reader that was closed says that its input is lost")
+		t.Error("a reader that was stopped says that its input is lost")
 	}
 }
