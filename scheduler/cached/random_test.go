@@ -28,7 +28,8 @@ type world struct {
 	freed  map[string]bool    // builds
 	frames map[string]*frameModel
 	builds map[string]*build
-	// asked are the frames for which StartBuild has no job yet.
+	// asked are those StartBuild that have no job yet. Of one frame there may be several,
+	// if nobody wanted it meanwhile; the jobs of all but the first are stopped.
 	asked   []cached.StartBuild
 	readers map[string]*reader
 	stats   *stats
@@ -129,9 +130,6 @@ func (w *world) apply(ev cached.Event) (granted bool, err error) {
 			w.check(commit.CodeOf(err) != "", "refused without a code: %v", err)
 		case cached.StartBuild:
 			f := w.frames[a.Frame]
-			for _, b := range w.asked {
-				w.check(b.Frame != a.Frame || !w.wantsBuild(b.Frame), "two builds of %s are asked for", a.Frame)
-			}
 			w.check(f.repeats || len(a.Kept) == 0, "a frame that doesn't repeat keeps %v", a.Kept)
 			w.check(len(f.running) == 0, "%s is built by %v already", a.Frame, f.running)
 			w.asked = append(w.asked, a)
@@ -171,16 +169,6 @@ func (w *world) apply(ev cached.Event) (granted bool, err error) {
 		}
 	}
 	return granted, err
-}
-
-// wantsBuild says whether a reader of the frame waits for a piece.
-func (w *world) wantsBuild(frame string) bool {
-	for _, r := range w.readers {
-		if !r.ended && r.frame.id == frame && len(r.wanted) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // mayFree: nobody who was given a piece of the build may still read it.
