@@ -171,6 +171,9 @@ func checkFrame(p *planner.Job, top plan.Node) error {
 		}
 	}
 	for _, src := range sourcesOf(top) {
+		if src.Flight != nil {
+			return refuse("Insert the rows into a table and cache a query over that.", "it reads the source %s, whose query gives other parts each time it runs, so that single lost ones couldn't be built again", src.Flight.Name)
+		}
 		if src.Upload != nil {
 			return refuse("Insert the rows into a table and cache a query over that.", "it reads the upload %s, which is gone once it was read, so that lost rows couldn't be built again", src.Upload.ID)
 		}

@@ -32,6 +32,10 @@
 // source (columns, types, CSV dialect) is pinned in its plan.Source, so that all
 // tasks read alike, whichever of the files they hold.
 //
+// What a Flight SQL engine gave comes as streams of Arrow batches, which are appended to
+// a table: to be read as a whole or, by a query that looks at each row by itself, piece
+// by piece in the same place, so that a stream of any length needs bounded memory.
+//
 // Rows of a Parquet file are numbered; a slice of a file is a range of numbers,
 // and DuckDB skips the row groups outside it. A table's deletes apply file by
 // file (an anti join each), so slices of a table with deletes stay independent

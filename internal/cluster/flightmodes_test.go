@@ -141,3 +141,15 @@ func TestFlightSQLPipelined(t *testing.T) {
 		t.Errorf("%d rows", rows)
 	}
 }
+
+// TestFlightSQLCached: a frame of an engine's rows is refused, before they are read, and
+// the engine is told.
+func TestFlightSQLCached(t *testing.T) {
+	s := &flightsqltest.Server{Endpoints: 8, Rows: 100}
+	c := engines(t, map[string]config.FlightSource{"engine": {URI: serve(t, s)}})
+	_, err := c.Cache(t.Context(), client.Statement{SQL: "SELECT n, execution FROM flight_sql('engine', 'q')"}, client.CacheOptions{})
+	if commit.CodeOf(err) != commit.CodeFrameQuery {
+		t.Errorf("got %v", err)
+	}
+	await(t, s, "the end of the query", func() bool { return len(s.Cancelled()) == 1 })
+}

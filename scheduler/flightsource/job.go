@@ -123,8 +123,14 @@ func (r *Registry) with(ctx context.Context, name string, call func(*flightsql.E
 	}
 }
 
+// cancelTimeout bounds what it takes to reach an engine whose query isn't wanted any
+// more; the cancellation itself has its own bound.
+const cancelTimeout = 5 * time.Second
+
 func (r *Registry) cancel(ctx context.Context, s plan.Source) {
-	_ = r.with(context.WithoutCancel(ctx), s.Flight.Name, func(e *flightsql.Engine) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer cancel()
+	_ = r.with(ctx, s.Flight.Name, func(e *flightsql.Engine) error {
 		e.Cancel(ctx, s.Flight.Info, s.Files)
 		return nil
 	})
