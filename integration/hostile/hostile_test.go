@@ -54,7 +54,7 @@ func newLab(t *testing.T) *lab {
 	dir := t.TempDir()
 	l := &lab{t: t, lost: map[string]bool{}, warehouse: filepath.Join(dir, "warehouse")}
 	config := filepath.Join(dir, "scheduler.yaml")
-	body := fmt.Sprintf("catalogs:\n  lake:\n    type: sql\n    uri: sqlite://%s/catalog.db\n    warehouse: %s\nexecutors:\n  heartbeat: 200ms\n  timeout: 5s\nsources:\n  local:\n    allow: [%s]\n",
+	body := fmt.Sprintf("catalogs:\n  lake:\n    type: sql\n    uri: sqlite://%s/catalog.db\n    warehouse: %s\nexecutors:\n  heartbeat: 200ms\n  timeout: 5s\nsources:\n  local:\n    allow: [%s]\ncommit:\n  manifest_memory: 256MiB\n",
 		dir, l.warehouse, l.warehouse)
 	if err := os.WriteFile(config, []byte(body), 0o600); err != nil {
 		t.Fatal(err)
