@@ -40,6 +40,8 @@ type Config struct {
 type Pool struct {
 	cfg Config
 	dir string
+	// lock says that the directory's process lives.
+	lock *os.File
 	// free has a place for each helper that may be used: one that runs, or nil for
 	// one to be started.
 	free chan *process
@@ -57,11 +59,11 @@ func NewPool(cfg Config) (*Pool, error) {
 		cfg.Timeout = 30 * time.Second
 	}
 	// Empty for good: what the helpers stand in.
-	dir, err := os.MkdirTemp("", "firn-helper-")
+	dir, lock, err := makeDir()
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the helpers: %w", err)
 	}
-	p := &Pool{cfg: cfg, dir: dir, free: make(chan *process, cfg.Size)}
+	p := &Pool{cfg: cfg, dir: dir, lock: lock, free: make(chan *process, cfg.Size)}
 	p.life, p.stop = context.WithCancel(context.Background())
 	for range cfg.Size {
 		h, err := p.start()
@@ -89,7 +91,7 @@ func (p *Pool) Close() error {
 			h.kill()
 		}
 	}
-	return os.RemoveAll(p.dir)
+	return errors.Join(os.RemoveAll(p.dir), p.lock.Close())
 }
 
 func (p *Pool) start() (*process, error) { return startProcess(p.cfg.Command, p.dir) }

@@ -1,0 +1,48 @@
+package binder
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// A pool's directory goes with the next pool if its process was killed, and stays
+// while that lives, or may just be about to lock it.
+func TestDirectoriesOfDeadProcessesGo(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	age := func(dir string) string {
+		old := time.Now().Add(-2 * young)
+		if err := os.Chtimes(dir, old, old); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	made := func() string {
+		dir, err := os.MkdirTemp("", dirPrefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	live, lock, err := makeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close() //nolint:errcheck // nothing was written
+	age(live)
+	dead, fresh, used := age(made()), made(), made()
+	if err := os.WriteFile(used+"/f", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	age(used)
+	dir, own, err := makeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close() //nolint:errcheck // nothing was written
+	for path, want := range map[string]bool{live: true, dead: false, fresh: true, used: true, dir: true} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %v", path, err, want)
+		}
+	}
+}
