@@ -92,6 +92,8 @@ func TestDerivePartitionOfEachTransform(t *testing.T) {
 		{"bucket of two values, one bucket", num, ice.PrimitiveTypes.Int64, ice.BucketTransform{NumBuckets: 1}, `1,2`, nil, "refused: the statistics of v don't show that all rows have one value of bucket[1]"},
 		{"bucket of two values, said", num, ice.PrimitiveTypes.Int64, ice.BucketTransform{NumBuckets: 1}, `1,2`, said("0"), "0"},
 		{"bucket of two buckets", num, ice.PrimitiveTypes.Int64, ice.BucketTransform{NumBuckets: 16}, `34,35`, said("3"), "refused: the file spans two partitions: v has 34, which gives 3, and 35, which gives 5"},
+		{"bucket of two values in one, said", num, ice.PrimitiveTypes.Int64, ice.BucketTransform{NumBuckets: 2}, `34,35`, said("1"), "1"},
+		{"bucket of two values in one, another said", num, ice.PrimitiveTypes.Int64, ice.BucketTransform{NumBuckets: 2}, `34,35`, said("0"), "refused: the manifest says 0, and the file has 1"},
 		{"bucket, another said", num, ice.PrimitiveTypes.Int64, ice.BucketTransform{NumBuckets: 16}, `34`, said("4"), "refused: the manifest says 4, and the file has 3"},
 		{"bucket that there isn't", num, ice.PrimitiveTypes.Int64, ice.BucketTransform{NumBuckets: 16}, `34`, said("16"), "refused: the manifest says bucket 16 of 16"},
 		{"truncated numbers", num, ice.PrimitiveTypes.Int64, ice.TruncateTransform{Width: 10}, `-9,-1,-10`, nil, "-10"},
