@@ -2,6 +2,7 @@ package binder
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -17,9 +18,9 @@ func TestDirectoriesOfDeadProcessesGo(t *testing.T) {
 		}
 		return dir
 	}
-	made := func() string {
-		dir, err := os.MkdirTemp("", dirPrefix)
-		if err != nil {
+	made := func(name string) string {
+		dir := filepath.Join(os.TempDir(), dirPrefix+name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		return dir
@@ -28,9 +29,9 @@ func TestDirectoriesOfDeadProcessesGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Close() //nolint:errcheck // nothing was written
+	defer lock.Close()
 	age(live)
-	dead, fresh, used := age(made()), made(), made()
+	dead, fresh, used := age(made("dead")), made("fresh"), made("used")
 	if err := os.WriteFile(used+"/f", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestDirectoriesOfDeadProcessesGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer own.Close() //nolint:errcheck // nothing was written
+	defer own.Close()
 	for path, want := range map[string]bool{live: true, dead: false, fresh: true, used: true, dir: true} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: %v, want it there: %v", path, err, want)
