@@ -53,7 +53,8 @@ func (a *app) cacheCreateCommand() *cobra.Command {
 		Use: "create SELECT", Args: arguments("a SELECT"),
 		Short: "Run a query and keep its rows on the executors",
 		Long: `Runs the query, and prints the cached frame. Its name stands for a table in later statements:
-firn_cache."ID". It is kept until it is released, or not used for its time to live.`,
+firn_cache."ID". It is kept until it is released, or not used for its time to live. It needs the
+--server of a cluster that stays up: the embedded one ends with the command, and its rows with it.`,
 	}
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is kept without being used; 0 for the scheduler's setting")
 	cmd.Flags().StringVar(&key, "idempotency-key", "", "answer a repeated call with the frame that the first one made")
@@ -68,6 +69,13 @@ firn_cache."ID". It is kept until it is released, or not used for its time to li
 		}
 		return a.printFrame(f, st)
 	})
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if t.server == "" || a.given["dir"] && !a.given["server"] {
+			return usage(cmd, "--server is missing: an embedded cluster ends with the command, and cached rows with it")
+		}
+		return run(cmd, args)
+	}
 	return cmd
 }
 

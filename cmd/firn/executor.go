@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -35,6 +36,22 @@ func executorCells(e executorStateJSON) []string {
 	return []string{e.ID, e.State, e.Address, number(int64(e.Slots)), number(int64(e.Running)), strings.Join(e.Holds, " ")}
 }
 
+// listExecutors writes all jobs that are held, except for people: a busy executor
+// holds those of five minutes, and a line of a thousand columns can't be read.
+func listExecutors(w io.Writer, f render.Format, executors []executorStateJSON) error {
+	cells := executorCells
+	if f == render.Text {
+		cells = func(e executorStateJSON) []string {
+			line := executorCells(e)
+			if more := len(e.Holds) - 1; more > 0 {
+				line[len(line)-1] = e.Holds[0] + " and " + number(int64(more)) + " more"
+			}
+			return line
+		}
+	}
+	return render.List(w, f, executorColumns, executors, cells)
+}
+
 func (a *app) executorListCommand() *cobra.Command {
 	t := target{executors: cluster.NoExecutors}
 	cmd := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the executors of a scheduler", Args: arguments()}
@@ -47,7 +64,7 @@ func (a *app) executorListCommand() *cobra.Command {
 		for _, e := range executors {
 			all = append(all, executorObject(e))
 		}
-		return render.List(a.stdout, f, executorColumns, all, executorCells)
+		return listExecutors(a.stdout, f, all)
 	})
 	return cmd
 }
@@ -76,6 +93,9 @@ nothing has to run again. Stopped before that, the lost work runs again on other
 			defer cancel()
 		}
 		e, err := s.DrainExecutor(ctx, args[0])
+		if err == nil && !noWait && e.State != client.ExecutorDrained {
+			_, _ = fmt.Fprintf(a.stderr, "firn: executor %s takes no more tasks; waiting: %s\n", e.ID, waitsFor(e))
+		}
 		for err == nil && !noWait && e.State != client.ExecutorDrained {
 			select {
 			case <-time.After(drainPause):
@@ -92,17 +112,22 @@ nothing has to run again. Stopped before that, the lost work runs again on other
 		if f == render.JSON || f == render.JSONL {
 			return render.Object(a.stdout, executorObject(e))
 		}
-		return render.List(a.stdout, f, executorColumns, []executorStateJSON{executorObject(e)}, executorCells)
+		return listExecutors(a.stdout, f, []executorStateJSON{executorObject(e)})
 	})
 	return cmd
+}
+
+// waitsFor says what keeps an executor from being drained.
+func waitsFor(e client.Executor) string {
+	return fmt.Sprintf("it runs %s, and holds what may be read for %s (rows of a SELECT for results.keep, 5 minutes by default)", count(e.Running, "attempt"), count(len(e.Holds), "job"))
 }
 
 // notDrained says what a drain still waited for.
 func notDrained(why error, e client.Executor) error {
 	out := &commit.Error{
 		Code: commit.CodeInterrupted, Op: "drain executor", Object: e.ID, Cause: why,
-		Tried: fmt.Sprintf("It takes no more tasks; %s run, and it holds what may be read for %s.", count(e.Running, "attempt"), count(len(e.Holds), "job")),
-		Hint:  "`firn executor drain " + e.ID + "` waits on, `firn executor list` names the jobs.",
+		Tried: "it takes no more tasks; " + waitsFor(e),
+		Hint:  "`firn executor drain " + e.ID + "` waits on, `firn executor list -o json` names the jobs.",
 	}
 	if errors.Is(why, errWaited) {
 		out.Code = commit.CodeWaitTimeout

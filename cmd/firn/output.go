@@ -121,8 +121,8 @@ func (r *runner) written(s client.JobStatus) error {
 		return render.List(r.stdout, render.CSV, writeColumns, []writeJSON{w}, writeCells)
 	}
 	if s.Report != nil && r.flags.dryRun && w.Commit == string(commit.CommitNone) && s.State == client.StateSucceeded {
-		_, err := fmt.Fprintf(r.stdout, "dry run: %s rows in %s (%s) for %s are complete and verified; nothing was committed, the files are deleted; job %s\n",
-			thousands(w.Rows), count(int(w.Files), "file"), sizeText(w.Bytes), w.Table, w.JobID)
+		_, err := fmt.Fprintf(r.stdout, "dry run: %s in %s (%s) for %s are complete and verified; nothing was committed, the files are deleted; job %s\n",
+			count(int(w.Rows), "row"), count(int(w.Files), "file"), sizeText(w.Bytes), w.Table, w.JobID)
 		return err
 	}
 	if s.Report == nil || s.State != client.StateSucceeded {
@@ -138,8 +138,8 @@ func writeText(w writeJSON) string {
 	if w.SnapshotID != nil {
 		snapshot = "snapshot " + *w.SnapshotID
 	}
-	text := fmt.Sprintf("%s %s rows in %s (%s) to %s: %s, %s in %s by %s, job %s",
-		w.Commit, thousands(w.Rows), count(int(w.Files), "file"), sizeText(w.Bytes), w.Table, snapshot,
+	text := fmt.Sprintf("%s %s in %s (%s) to %s: %s, %s in %s by %s, job %s",
+		w.Commit, count(int(w.Rows), "row"), count(int(w.Files), "file"), sizeText(w.Bytes), w.Table, snapshot,
 		count(w.Attempts, "commit attempt"), (time.Duration(w.DurationMS) * time.Millisecond).String(),
 		count(w.Tasks, "task")+" on "+count(len(w.Executors), "executor"), w.JobID)
 	if w.Deduplicated {
