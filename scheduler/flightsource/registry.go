@@ -114,9 +114,12 @@ func (r *Registry) find(ctx context.Context, name string) (source, error) {
 	if ok {
 		return r.resolve(ctx, name, d)
 	}
-	hint := "There are no sources; sources.flight_sql in the scheduler's configuration makes them."
+	hint := "There are no sources; CREATE SOURCE, or sources.flight_sql in the scheduler's configuration, makes them."
 	if names := r.names(); len(names) > 0 {
 		hint = "There are " + strings.Join(names, ", ") + "."
+	}
+	if strings.Contains(name, ":") {
+		hint = "An address begins with its scheme: grpc+tls://" + name + ", or grpc://" + name + " without TLS."
 	}
 	return source{}, &commit.Error{Code: commit.CodeFlightSourceUnknown, Op: "find source", Object: name, Cause: errors.New("there is no source of this name"), Hint: hint}
 }

@@ -1,6 +1,7 @@
 package flightsource_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,15 @@ func TestAddresses(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: got %s (%v), want %s", name, got, err, want)
 		}
+	}
+}
+
+// TestAddressWithoutScheme: HOST:PORT alone isn't an address, and the error says what is.
+func TestAddressWithoutScheme(t *testing.T) {
+	_, err := open(t, "", configs...).Access(t.Context(), "coord.example:443", "")
+	var e *commit.Error
+	if !errors.As(err, &e) || e.Code != commit.CodeFlightSourceUnknown || !strings.Contains(e.Hint, "grpc+tls://coord.example:443") {
+		t.Errorf("got %v", err)
 	}
 }
 
