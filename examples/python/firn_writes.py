@@ -22,6 +22,7 @@ import datetime
 import decimal
 import json
 import os
+import re
 import threading
 import time
 import types
@@ -79,6 +80,7 @@ def _told(e: Exception, what: str) -> WriteError:
     text = str(e.args[0]) if e.args else repr(e)  # str() of pyarrow's key errors is a repr
     said, mark, rest = text.partition(" firn-error:")
     if mark:
+        said = re.sub(r"^Flight returned [^:]*, with message: ", "", said)  # it's the library's, and tells nothing that the fault doesn't
         with contextlib.suppress(ValueError):
             return WriteError(said, json.JSONDecoder().raw_decode(rest)[0])
     refused = isinstance(e, (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError)) or not isinstance(e, (flight.FlightError, OSError, Unanswered, StopIteration))
