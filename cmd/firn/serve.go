@@ -183,7 +183,7 @@ func (a *app) runExecutor(cmd *cobra.Command, cfg config.Executor, sizes executo
 func (a *app) devCommand() *cobra.Command {
 	cfg := cluster.Config{Executors: 2}
 	cmd := &cobra.Command{
-		Use:   "dev --dir DIR",
+		Use:   "dev [--dir DIR]",
 		Short: "Run a scheduler, two executors, a catalog and a warehouse in one process",
 		Long: `Runs everything in one process, to try Firn out. One process has no credential boundary:
 its executors could read the catalog's secrets. Run firn scheduler and firn executor for that.`,

@@ -134,7 +134,9 @@ func (r *Registry) names() []string {
 func (r *Registry) byAddress(uri string) (source, error) {
 	l, err := location.Parse(uri)
 	if err != nil {
-		return source{}, notAllowed(uri, err)
+		e := notAllowed(uri, err)
+		e.Hint = "Write grpc+tls://HOST:PORT, or grpc://HOST:PORT without TLS."
+		return source{}, e
 	}
 	var found []source
 	for _, name := range slices.Sorted(maps.Keys(r.configs)) {
@@ -167,7 +169,7 @@ func (r *Registry) byAddress(uri string) (source, error) {
 	return source{}, notAllowed(uri, errors.New("the scheduler's configuration has no source with this address"))
 }
 
-func notAllowed(uri string, cause error) error {
+func notAllowed(uri string, cause error) *commit.Error {
 	return &commit.Error{
 		Code: commit.CodeFlightNotAllowed, Op: "find source", Object: uri, Cause: cause, Tried: "nothing was sent there",
 		Hint: "Have the address in uri, or in locations, of an entry of sources.flight_sql in the scheduler's configuration.",

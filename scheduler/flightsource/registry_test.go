@@ -53,12 +53,15 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestAddressWithoutScheme: HOST:PORT alone isn't an address, and the error says what is.
-func TestAddressWithoutScheme(t *testing.T) {
-	_, err := open(t, "", configs...).Access(t.Context(), "coord.example:443", "")
-	var e *commit.Error
-	if !errors.As(err, &e) || e.Code != commit.CodeFlightSourceUnknown || !strings.Contains(e.Hint, "grpc+tls://coord.example:443") {
-		t.Errorf("got %v", err)
+// TestMistakenAddress: no scheme, or another one, makes no address, and the error says what does.
+func TestMistakenAddress(t *testing.T) {
+	r := open(t, "", configs...)
+	for name, hint := range map[string]string{"coord.example:443": "grpc+tls://coord.example:443", "http://coord.example:443": "Write grpc+tls://HOST:PORT"} {
+		_, err := r.Access(t.Context(), name, "")
+		var e *commit.Error
+		if !errors.As(err, &e) || !strings.Contains(e.Hint, hint) {
+			t.Errorf("%s: got %v, want a hint with %s", name, err, hint)
+		}
 	}
 }
 
