@@ -357,7 +357,7 @@ func TestNoExecutor(t *testing.T) {
 	h := start(t, func(c *Config) { c.ExecutorWait = 50 * time.Millisecond })
 	st := h.run(&firnpb.ExecuteRequest{Sql: insert})
 	wantState(t, st, graph.JobFailed, commit.CommitNone)
-	if st.GetError().GetCode() != string(commit.CodeNoExecutors) || !strings.Contains(st.GetError().GetHint(), h.s.Addr()) {
+	if st.GetError().GetCode() != string(commit.CodeNoExecutors) || !strings.Contains(st.GetError().GetHint(), h.s.Addr()) || !strings.Contains(st.GetError().GetCause(), "takes tasks") {
 		t.Fatalf("%v", st.GetError())
 	}
 }

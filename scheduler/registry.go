@@ -355,8 +355,8 @@ func attemptsInOrder(e *executor) []*attempt {
 // there's no other.
 func (s *Scheduler) anyExecutor(ctx context.Context, avoid ...string) (*executor, int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.ExecutorWait, &commit.Error{
-		Code: commit.CodeNoExecutors, Op: "find an executor", Cause: errors.New("none registered within " + s.cfg.ExecutorWait.String()),
-		Hint: "Start one with `firn executor --server " + s.Addr() + " --dir DIR`.",
+		Code: commit.CodeNoExecutors, Op: "find an executor", Cause: errors.New("none that takes tasks was there within " + s.cfg.ExecutorWait.String()),
+		Hint: "Start one with `firn executor --server " + s.Addr() + " --dir DIR`. `firn executor list` shows those that drain.",
 	})
 	defer cancel()
 	for {
