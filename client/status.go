@@ -34,7 +34,10 @@ type JobStatus struct {
 	Key       string
 	Statement string
 	SQL       string
-	State     State
+	// Table is what the job writes to, by its full name; empty until that is known,
+	// and for jobs that only read.
+	Table string
+	State State
 	// Phase of a running job: "executing" or "committing".
 	Phase string
 	// Commit says whether the table changed.
@@ -57,7 +60,8 @@ type JobStatus struct {
 	RejectedRows int64
 	Rejects      []string
 	// WaitsFor is what the job waits for, in words: a commit that is under way, which
-	// only Job.Status tells, or a pipelined job whose tasks don't all have a slot.
+	// only Job.Status tells, a pipelined job whose tasks don't all have a slot, or a
+	// job that no executor is there for.
 	WaitsFor string
 	// Plan is the plan as EXPLAIN shows it.
 	Plan                      string
@@ -110,7 +114,7 @@ type ExecutorTasks struct {
 
 func statusOf(p *firnpb.JobStatus) (JobStatus, error) {
 	s := JobStatus{
-		ID: p.GetJobId(), Key: p.GetIdempotencyKey(), Statement: p.GetStatement(), SQL: p.GetSql(),
+		ID: p.GetJobId(), Key: p.GetIdempotencyKey(), Statement: p.GetStatement(), SQL: p.GetSql(), Table: p.GetTable(),
 		State: State(p.GetState()), Phase: p.GetPhase(), Commit: commit.CommitState(p.GetCommit()),
 		Percent: p.GetPercentComplete(), Err: wire.ErrorFromProto(p.GetError()), Tasks: int(p.GetTasks()),
 		Rows: p.GetRows(), RejectedRows: p.GetRejectedRows(), Rejects: p.GetRejects(), Plan: p.GetPlanText(),

@@ -362,6 +362,19 @@ func TestNoExecutor(t *testing.T) {
 	}
 }
 
+// A statement says that it waits for executors while it does.
+func TestWaitsForAnExecutor(t *testing.T) {
+	h := start(t, nil)
+	id := h.submit(&firnpb.ExecuteRequest{Sql: insert})
+	if st := h.get(id); !strings.Contains(st.GetWaitsFor(), "executor") || st.GetTable() == "" || st.GetReport() != nil {
+		t.Errorf("%v", st)
+	}
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	if st := h.wait(id); st.GetWaitsFor() != "" || st.GetCommit() != string(commit.CommitCommitted) {
+		t.Errorf("%v", st)
+	}
+}
+
 func TestTaskFailures(t *testing.T) {
 	for name, tt := range map[string]struct {
 		class    string

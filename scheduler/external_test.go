@@ -166,7 +166,7 @@ func TestExternalWrite(t *testing.T) {
 		!c.Expires.After(time.Now()) || c.MaxExpires.Before(c.Expires) || !slices.Equal(c.FileColumns, []string{"a"}) || c.Limits.Files != 100_000 {
 		t.Errorf("context %+v", c)
 	}
-	if st := h.get(c.WriteID); st.GetState() != string(graph.Running) || st.GetPhase() != graph.PhaseExecuting || st.GetStatement() != statementWrite || st.GetSql() != "external write by test" {
+	if st := h.get(c.WriteID); st.GetState() != string(graph.Running) || st.GetPhase() != graph.PhaseExecuting || st.GetStatement() != statementWrite || st.GetSql() != "external write by test" || st.GetTable() != writeTable || st.GetReport() != nil {
 		t.Errorf("the job of an open write: %v", st)
 	}
 	one, two, loser := d.write(c, "t1.0"), d.write(c, "t2.0"), d.write(c, "t1.1")

@@ -38,11 +38,17 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 		PlanText: strings.ToValidUTF8(j.planText, "\uFFFD"), Revision: j.revision,
 		InlineResult: j.inline, Partitions: j.partitions, ResultSchema: j.schema,
 	}
+	if j.target.Name != "" {
+		st.Table = j.target.String()
+	}
 	if j.early == graph.Succeeded {
 		st.PercentComplete = 100
 	}
 	if j.mode == plan.ModePipelined && !j.hasEnded() && len(j.queue) > 0 {
 		st.WaitsFor = fmt.Sprintf("slots: %d tasks that could run wait for a free one, and those that read them with them", len(j.queue))
+	}
+	if s.lacksExecutors(j) {
+		st.WaitsFor = "an executor: none takes tasks now"
 	}
 	if j.graph != nil {
 		st.Phase = j.graph.Phase()
@@ -71,6 +77,19 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 		st.Report = reportOf(commit.Report{Table: j.target, Operation: commit.OperationAppend, State: j.commitState()})
 	}
 	return st
+}
+
+// lacksExecutors: the job is planned or has tasks to run, and no executor takes any.
+func (s *Scheduler) lacksExecutors(j *job) bool {
+	if state := j.state(); state != graph.Planning && (j.graph == nil || state != graph.Running || j.graph.Phase() != graph.PhaseExecuting || len(j.queue) == 0) {
+		return false
+	}
+	for _, e := range s.state.executors {
+		if e.stays() {
+			return false
+		}
+	}
+	return true
 }
 
 // toldError is what is told as wrong with the job: what it failed of, or why its

@@ -93,7 +93,7 @@ type executorJSON struct {
 
 func writeObject(s client.JobStatus) writeJSON {
 	w := writeJSON{
-		JobID: s.ID, Key: s.Key, Statement: s.Statement, State: string(s.State), Commit: string(s.Commit),
+		JobID: s.ID, Key: s.Key, Statement: s.Statement, State: string(s.State), Commit: string(s.Commit), Table: s.Table,
 		Tasks: s.Tasks, Executors: []executorJSON{}, RejectedRows: s.RejectedRows,
 		DurationMS: s.Duration(time.Now()).Milliseconds(),
 	}

@@ -192,14 +192,15 @@ class Write:
             except WriteError as e:
                 raise Unknown(f"write {self.id} is sealed, and nobody says how it stands: {e}", e.fault, self.status) from e
         state, fault = self.status["state"], self.status.get("error") or {}
-        why = fault.get("cause") or fault.get("op") or self.status.get("waits_for") or "no reason given"
+        why = fault.get("cause") or fault.get("op") or self.status.get("waits_for")
+        why = f": {why}" if why else ""
         if state in ("committed", "verified"):
             return self.status["report"]
         if state in ("refused", "failed", "aborted", "expired"):
-            raise NotCommitted(f"write {self.id} isn't committed, it is {state}: {why}", fault, self.status)
+            raise NotCommitted(f"write {self.id} isn't committed, it is {state}{why}", fault, self.status)
         if state == "open":
             raise WriteError(f"write {self.id} is open: nothing was committed yet", status=self.status)
-        raise Unknown(f"write {self.id} is {state}: {why}", fault, self.status)
+        raise Unknown(f"write {self.id} is {state}{why}", fault, self.status)
 
     def abort(self) -> dict[str, Any]:
         """Gives the write up, unless it is sealed. The status tells which."""

@@ -12,6 +12,7 @@ type Job struct {
 	Key       string  `json:"idempotency_key"`
 	Statement string  `json:"statement" doc:"kind of statement, such as INSERT"`
 	SQL       string  `json:"sql,omitempty"`
+	Table     string  `json:"table,omitempty" doc:"what the job writes to, by its full name, once that is known"`
 	State     string  `json:"state" enum:"queued,planning,running,succeeded,failed,cancelled"`
 	Phase     string  `json:"phase,omitempty" doc:"of a running job: planning, executing or committing"`
 	Commit    string  `json:"commit" doc:"whether the table changed: none, preparing, in_flight, committed, refused or unknown, whatever the state"`
@@ -103,7 +104,7 @@ type Error struct {
 // JobOf shows a status. Tasks of stages are left empty, see WithTasks.
 func JobOf(s *firnpb.JobStatus) Job {
 	j := Job{
-		ID: s.GetJobId(), Key: s.GetIdempotencyKey(), Statement: s.GetStatement(), SQL: s.GetSql(),
+		ID: s.GetJobId(), Key: s.GetIdempotencyKey(), Statement: s.GetStatement(), SQL: s.GetSql(), Table: s.GetTable(),
 		State: s.GetState(), Phase: s.GetPhase(), Commit: s.GetCommit(), Percent: s.GetPercentComplete(),
 		Submitted: Time(s.GetSubmittedUnixMs()), Started: Time(s.GetStartedUnixMs()), Ended: Time(s.GetEndedUnixMs()),
 		Tasks: s.GetTasks(), Rows: s.GetRows(), Rejected: s.GetRejectedRows(), Rejects: s.GetRejects(), Stages: []Stage{},

@@ -2331,9 +2331,13 @@ type JobStatus struct {
 	PlanText        string             `protobuf:"bytes,22,opt,name=plan_text,json=planText,proto3" json:"plan_text,omitempty"` // as EXPLAIN shows it, root on top
 	Rows            int64              `protobuf:"varint,23,opt,name=rows,proto3" json:"rows,omitempty"`
 	Revision        uint64             `protobuf:"varint,24,opt,name=revision,proto3" json:"revision,omitempty"` // grows with each change
-	// waits_for is what the job's commit waits for, in words, which only GetJob has, or
-	// a pipelined job that doesn't have the slots to run all of its tasks at once.
-	WaitsFor      string `protobuf:"bytes,25,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// waits_for is what the job waits for, in words: its commit, which only GetJob
+	// tells, a pipelined job that doesn't have the slots to run all of its tasks at
+	// once, or a job that no executor is there for.
+	WaitsFor string `protobuf:"bytes,25,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// table is what the job writes to, by its full name; empty until that is known,
+	// and for jobs that only read.
+	Table         string `protobuf:"bytes,26,opt,name=table,proto3" json:"table,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2539,6 +2543,13 @@ func (x *JobStatus) GetRevision() uint64 {
 func (x *JobStatus) GetWaitsFor() string {
 	if x != nil {
 		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *JobStatus) GetTable() string {
+	if x != nil {
+		return x.Table
 	}
 	return ""
 }
@@ -5325,7 +5336,7 @@ const file_firn_proto_rawDesc = "" +
 	"\n" +
 	"JobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12'\n" +
-	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\"\xe1\x06\n" +
+	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\"\xf7\x06\n" +
 	"\tJobStatus\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12\x1c\n" +
@@ -5354,7 +5365,8 @@ const file_firn_proto_rawDesc = "" +
 	"\tplan_text\x18\x16 \x01(\tR\bplanText\x12\x12\n" +
 	"\x04rows\x18\x17 \x01(\x03R\x04rows\x12\x1a\n" +
 	"\brevision\x18\x18 \x01(\x04R\brevision\x12\x1b\n" +
-	"\twaits_for\x18\x19 \x01(\tR\bwaitsFor\"\xff\x02\n" +
+	"\twaits_for\x18\x19 \x01(\tR\bwaitsFor\x12\x14\n" +
+	"\x05table\x18\x1a \x01(\tR\x05table\"\xff\x02\n" +
 	"\vStageStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
