@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -142,18 +143,27 @@ func answers(url string) func(context.Context) error {
 	}
 }
 
+// The ports that servers get lie below those that systems hand out by themselves,
+// to connections too: such a one could be taken between its finding and the server's
+// start.
+const firstPort, endPort = 20000, 32000
+
 // freePorts finds ports of 127.0.0.1 that nobody listens on.
 func freePorts(t testing.TB, n int) []int {
 	t.Helper()
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	ports := make([]int, 0, n)
+	for tries := 0; len(ports) < n; tries++ {
+		port := firstPort + rand.IntN(endPort-firstPort)
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			t.Fatal(err)
+			if tries > endPort-firstPort {
+				t.Fatalf("no port is free: %v", err)
+			}
+			continue
 		}
 		// Held until all are found, so that none is found twice.
 		defer func() { _ = l.Close() }()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
+		ports = append(ports, port)
 	}
 	return ports
 }
