@@ -134,6 +134,8 @@ const (
 	CodeQueryRefused Code = "FIRN-4510"
 	// CodeEngineBroken: internal error of the query engine.
 	CodeEngineBroken Code = "FIRN-4511"
+	// CodeMachineMemory: executor's machine out of memory.
+	CodeMachineMemory Code = "FIRN-4512"
 	// CodeCatalog: catalog failed.
 	CodeCatalog Code = "FIRN-5000"
 	// CodeCatalogUnknown: no such catalog.
@@ -390,6 +392,7 @@ var codeInfos = map[Code]CodeInfo{
 	CodeSourceRead:              {Code: CodeSourceRead, Kind: "failed", Title: "reading a source failed", Cause: "Reading a file or an object failed; the attempt can be repeated.", Hint: "Run the statement again. If it persists, check the disk or the object store."},
 	CodeQueryRefused:            {Code: CodeQueryRefused, Kind: "invalid", Title: "query refused", Cause: "The query isn't one SELECT, or it uses a table function or a name that isn't among its sources.", Hint: "Use a SELECT over tables, files and the table functions that the SQL reference lists."},
 	CodeEngineBroken:            {Code: CodeEngineBroken, Kind: "failed", Title: "internal error of the query engine", Cause: "DuckDB reported an error of its own.", Hint: "Report it with the statement."},
+	CodeMachineMemory:           {Code: CodeMachineMemory, Kind: "failed", Title: "executor's machine out of memory", Cause: "The operating system gave an executor less memory than its --memory allows it to use; the task is tried on another executor.", Hint: "Give the executor's machine or container more memory, or the executor less of it (--memory), or fewer slots (--slots)."},
 	CodeCatalog:                 {Code: CodeCatalog, Kind: "failed", Title: "catalog failed", Cause: "The catalog did not answer, or answered with an error of its own.", Hint: "Check that the catalog is up and reachable from the scheduler, then run the statement again."},
 	CodeCatalogUnknown:          {Code: CodeCatalogUnknown, Kind: "not_found", Title: "no such catalog", Cause: "The first part of the name is not the name of a configured catalog.", Hint: "SHOW CATALOGS lists the configured ones."},
 	CodeNamespaceNotFound:       {Code: CodeNamespaceNotFound, Kind: "not_found", Title: "no such namespace", Cause: "The catalog has no namespace of that name.", Hint: "SHOW NAMESPACES lists them; CREATE NAMESPACE makes one."},

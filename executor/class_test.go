@@ -33,6 +33,7 @@ func TestW13_ClassesOfTaskErrors(t *testing.T) {
 		"a damaged file":                               {&commit.Error{Code: commit.CodeBadFile, Op: "read"}, wire.ClassNotRetryable},
 		"a value that can't be cast":                   {&commit.Error{Code: commit.CodeQueryFailed, Op: "run query", Cause: &duckdb.Error{Type: "Conversion"}}, wire.ClassNotRetryable},
 		"rows that were rejected":                      {&commit.Error{Code: commit.CodeRejectedRows, Op: "read"}, wire.ClassNotRetryable},
+		"a machine that is out of memory":              {&commit.Error{Code: commit.CodeMachineMemory, Op: "run query"}, wire.ClassRetryable},
 		"a query that needs more memory than there is": {&commit.Error{Code: commit.CodeQueryMemory, Op: "run query"}, wire.ClassNotRetryable},
 		"a panic": {&commit.Error{Code: commit.CodeTaskPanic, Op: "run"}, wire.ClassNotRetryable},
 	} {

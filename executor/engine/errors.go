@@ -88,6 +88,10 @@ func queryError(err error, sources []plan.Source) error {
 	case strings.Contains(e.Message, syscall.ENOSPC.Error()), e.Type == "Out of Memory" && spill:
 		out.Code, out.Op = commit.CodeSpillFull, "spill to disk"
 		out.Hint = "Free space in the executor's directory (--dir) or give the task more memory (--memory)."
+	case e.Type == "Out of Memory" && strings.Contains(e.Message, "bad allocation"):
+		// Not the limit of the task was reached, but what the system has.
+		out.Code = commit.CodeMachineMemory
+		out.Hint = "Give the executor's machine or container more memory, or the executor less of it (--memory, --slots)."
 	case e.Type == "Out of Memory":
 		out.Code = commit.CodeQueryMemory
 		out.Hint = "Give the executor more memory (--memory) or fewer slots (--slots); lists and strings built over a whole table can't be spilled."

@@ -24,7 +24,7 @@ const (
 
 // own are the errors that say more about an executor than about the task: it wants
 // for something that another executor may have.
-var own = []commit.Code{commit.CodeShuffleFull, commit.CodeShuffleIO, commit.CodeSpillFull, commit.CodeSpill}
+var own = []commit.Code{commit.CodeShuffleFull, commit.CodeShuffleIO, commit.CodeSpillFull, commit.CodeSpill, commit.CodeMachineMemory}
 
 // Own says whether a task failed for want of something on its executor.
 func Own(err error) bool { return slices.Contains(own, commit.CodeOf(err)) }
