@@ -50,6 +50,12 @@ func (g *gate) pace(ctx context.Context, r flightsqltest.Reading, batch int) {
 // password, and executors.
 func onEngine(t *testing.T, s *flightsqltest.Server, executors int) *lakeside {
 	t.Helper()
+	return onEngineWith(t, s, executors, "2s")
+}
+
+// onEngineWith has executors lost after the time given.
+func onEngineWith(t *testing.T, s *flightsqltest.Server, executors int, timeout string) *lakeside {
+	t.Helper()
 	s.User, s.Password = "firn", engineSecret
 	addr, ca, stop, err := s.StartTLS()
 	if err != nil {
@@ -64,13 +70,13 @@ func onEngine(t *testing.T, s *flightsqltest.Server, executors int) *lakeside {
 		}
 		return path
 	}
-	config := write("scheduler.yaml", fmt.Sprintf(`executors: {heartbeat: 200ms, timeout: 2s}
+	config := write("scheduler.yaml", fmt.Sprintf(`executors: {heartbeat: 200ms, timeout: %s}
 sources:
   flight_sql:
     engine:
       uri: grpc+tls://%s
       properties: {username: firn, password_file: %q, ca_file: %q}
-`, addr, write("password", engineSecret+"\n"), write("engine-ca.pem", string(ca))))
+`, timeout, addr, write("password", engineSecret+"\n"), write("engine-ca.pem", string(ca))))
 	l.scheduler = process.Start(t, "scheduler", "--listen", "127.0.0.1:0", "--dir", filepath.Join(l.dir, "scheduler"), "--config", config, "--log-level", "debug")
 	for i := range executors {
 		l.executors = append(l.executors, process.Start(t, "executor", "--server", l.scheduler.Address,
