@@ -161,9 +161,13 @@ func (l *lab) work() {
 	workers.Wait()
 }
 
+// provokeRounds is how often a fault is provoked: an executor's needs the unit's task
+// to come to the executor that is armed.
+const provokeRounds = 24
+
 // provoke inserts further units until each required fault has happened.
 func (l *lab) provoke() {
-	for i := range 8 {
+	for i := range provokeRounds {
 		l.repairs.Wait()
 		fired := l.fired()
 		var missing []fault
@@ -176,7 +180,7 @@ func (l *lab) provoke() {
 			return
 		}
 		l.mu.Lock()
-		l.mu.pending = missing
+		l.mu.pending, l.mu.provoked = missing, true
 		l.mu.Unlock()
 		var more sync.WaitGroup
 		work := func() { l.insert(i, l.newUnit(fmt.Sprintf("more-%d", i))) }

@@ -43,14 +43,17 @@ type lab struct {
 	mu struct {
 		sync.Mutex
 		pending []fault // required ones whose turn hasn't come
-		stale   *restcatalog.Fault
-		fired   map[string]int
-		nextRow int64
-		rng     func(n int) int
-		foreign int
-		armed   int
-		units   map[string]unit
-		noted   map[string]string // the last answer that was logged, by unit
+		// provoked: the run's own units are through, and single ones provoke what is
+		// missing.
+		provoked bool
+		stale    *restcatalog.Fault
+		fired    map[string]int
+		nextRow  int64
+		rng      func(n int) int
+		foreign  int
+		armed    int
+		units    map[string]unit
+		noted    map[string]string // the last answer that was logged, by unit
 	}
 }
 
@@ -232,12 +235,13 @@ func (l *lab) armPoint(at failpoint.Point) {
 	l.mu.Lock()
 	l.mu.armed++
 	mark := filepath.Join(l.dir, fmt.Sprintf("mark-%d", l.mu.armed))
+	provoked := l.mu.provoked
 	l.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.s.Kill()
 	n := 1
-	if !l.plan.refuses {
+	if !l.plan.refuses && !provoked { // a single unit is inserted to provoke it
 		n += l.pick(3)
 	}
 	armed := p.s.Again(l.t, append(p.env(), fmt.Sprintf("FIRN_FAILPOINT=%s:%d", at, n), "FIRN_FAILPOINT_MARK="+mark)...)
