@@ -126,6 +126,12 @@ func (f *fixture) foreign(updates ...table.Update) {
 
 func (f *fixture) reopen() {
 	f.driver = iceberg.Open(iceberg.Options{Name: tableName, Attach: f.cat, Store: f.store, Now: func() time.Time { return f.now }})
+	driver := f.driver
+	f.t.Cleanup(func() { // what it merges ahead is in the test's directory
+		if err := driver.Close(); err != nil {
+			f.t.Errorf("close: %v", err)
+		}
+	})
 }
 
 func (f *fixture) meta() table.Metadata {
