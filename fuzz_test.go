@@ -47,6 +47,7 @@ var (
 		"internal/duckdb":                  "reads what DuckDB in its own process wrote; sql and binder fuzz what comes out",
 		"internal/render":                  "only writes",
 		"internal/httpserve":               "only writes",
+		"internal/durable":                 "reads what Firn wrote",
 		"internal/objstore":                "answers of stores are decoded by their SDK",
 		"executor/shuffle":                 "reads its own files, and streams that package wire checks",
 		"catalog/deltatables":              "only writes; catalog/delta and format/delta decode the log",

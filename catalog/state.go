@@ -1,18 +1,13 @@
 package catalog
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/config"
+	"github.com/firn-project/firn/internal/durable"
 	"github.com/firn-project/firn/sql"
 )
 
@@ -58,17 +53,7 @@ func loadState(path string) (state, error) {
 	if path == "" {
 		return st, nil
 	}
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return st, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &st)
-	}
-	if err == nil && st.Version != stateVersion {
-		err = fmt.Errorf("version %d of the file isn't known; want %d", st.Version, stateVersion)
-	}
-	if err != nil {
+	if err := durable.ReadState(path, stateVersion, &st); err != nil {
 		return st, newError(commit.CodeCatalogConfig, "read the catalogs' state", path, err)
 	}
 	if st.Catalogs == nil {
@@ -81,35 +66,12 @@ func loadState(path string) (state, error) {
 }
 
 // save replaces the file, durably.
-func (st state) save(path string) (err error) {
+func (st state) save(path string) error {
 	if path == "" {
 		return nil
 	}
-	defer func() {
-		if err != nil {
-			err = newError(commit.CodeCatalog, "keep the catalogs' state", path, err)
-		}
-	}()
-	raw, err := json.MarshalIndent(st, "", "  ")
-	if err != nil {
-		return err
+	if err := durable.WriteState(path, st); err != nil {
+		return newError(commit.CodeCatalog, "keep the catalogs' state", path, err)
 	}
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".catalogs-") // for its owner alone
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = f.Write(append(bytes.TrimSpace(raw), '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }

@@ -1,14 +1,8 @@
 package flightsource
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/durable"
 )
 
 // stateVersion is the form of the state file.
@@ -25,21 +19,11 @@ func badState(op, path string, cause error) error {
 
 // load reads the file; a missing one is empty.
 func load(path string) (map[string]definition, error) {
-	st := state{Version: stateVersion, Sources: map[string]definition{}}
+	st := state{Sources: map[string]definition{}}
 	if path == "" {
 		return st.Sources, nil
 	}
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return st.Sources, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &st)
-	}
-	if err == nil && st.Version != stateVersion {
-		err = fmt.Errorf("version %d of the file isn't known; want %d", st.Version, stateVersion)
-	}
-	if err != nil {
+	if err := durable.ReadState(path, stateVersion, &st); err != nil {
 		return nil, badState("read the sources that statements made", path, err)
 	}
 	if st.Sources == nil {
@@ -49,35 +33,12 @@ func load(path string) (map[string]definition, error) {
 }
 
 // save replaces the file, durably.
-func save(path string, sources map[string]definition) (err error) {
+func save(path string, sources map[string]definition) error {
 	if path == "" {
 		return nil
 	}
-	defer func() {
-		if err != nil {
-			err = badState("keep the sources that statements made", path, err)
-		}
-	}()
-	raw, err := json.MarshalIndent(state{Version: stateVersion, Sources: sources}, "", "  ")
-	if err != nil {
-		return err
+	if err := durable.WriteState(path, state{Version: stateVersion, Sources: sources}); err != nil {
+		return badState("keep the sources that statements made", path, err)
 	}
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".sources-") // for its owner alone
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = f.Write(append(raw, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }

@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/firn-project/firn/internal/durable"
 )
 
 // maxRow is the largest manifest that is kept in a row.
@@ -87,7 +89,7 @@ func spillManifest(dir string, write func(io.Writer) error) (kept keptManifest, 
 	if err := os.Rename(s.file.Name(), filepath.Join(dir, name)); err != nil {
 		return kept, err
 	}
-	err = errors.Join(s.file.Close(), syncDir(dir), syncDir(filepath.Dir(dir)))
+	err = errors.Join(s.file.Close(), durable.SyncDir(dir), durable.SyncDir(filepath.Dir(dir)))
 	s.file = nil
 	return keptManifest{file: name}, err
 }
@@ -157,29 +159,11 @@ func (r *keptReader) Read(p []byte) (int, error) {
 
 // writeDurably writes a file that is whole and on disk, with its name, or isn't
 // there.
-func writeDurably(path string, body []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
+func writeDurably(path string, body []byte) error {
+	if err := durable.WriteFile(path, body); err != nil {
 		return err
 	}
-	_, err = f.Write(body)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	// Both directories: the file's may be new itself.
-	return errors.Join(syncDir(filepath.Dir(path)), syncDir(filepath.Dir(filepath.Dir(path))))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.SyncDir(filepath.Dir(filepath.Dir(path))) // the file's directory may be new itself
 }
 
 // Manifest implements Journal.
