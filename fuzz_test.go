@@ -55,7 +55,6 @@ var (
 		"scheduler/journal":                "reads its own database",
 		"scheduler/adoption":               "reads the journal's record and what the catalog's driver gave",
 		"scheduler/planner":                "only writes",
-		"scheduler/flightsource":           "reads its own file; internal/flightsql fuzzes what engines answer",
 		"internal/flightsql/flightsqltest": "is a server of tests",
 		"scheduler/eventlog":               "only writes",
 		"scheduler/committer":              "reads manifests through package wire",
