@@ -81,7 +81,7 @@ func (a *app) executorDrainCommand() *cobra.Command {
 		Short: "Have an executor take no more tasks, and wait until it can be stopped",
 		Long: `The executor gets no more tasks, for as long as its process lives. The command waits until those
 that it runs have ended and nobody reads what it holds any more: the output of running jobs, and
-rows of SELECTs that can still be fetched (5 minutes). When it is stopped then, with SIGTERM,
+rows of SELECTs that can still be fetched (results.keep, 5 minutes by default). When it is stopped then, with SIGTERM,
 nothing has to run again. Stopped before that, the lost work runs again on other executors.`,
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait; 0 for ever")
