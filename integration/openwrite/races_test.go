@@ -17,6 +17,7 @@ import (
 func TestLosersGoAndWinnersStay(t *testing.T) {
 	for format := range formats {
 		t.Run(format, func(t *testing.T) {
+			t.Parallel()
 			s := start(t, format)
 			e := newExpected()
 			w, wc := s.begin(client.WriteOptions{Key: "k"})
