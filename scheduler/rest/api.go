@@ -24,6 +24,8 @@ func (s *Server) api(mux *http.ServeMux) huma.API {
 	// No page that loads scripts from elsewhere, and no links to schemas in bodies.
 	cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", nil
 	cfg.OpenAPIPath = "/openapi"
+	// A filter that is spelt wrong would answer with everything.
+	cfg.RejectUnknownQueryParameters = true
 	cfg.Transformers = []huma.Transformer{asProblem}
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token": {Type: "http", Scheme: "bearer", Description: "a token of `firn token create --role client`"},

@@ -84,8 +84,10 @@ func statusOf(err error) int {
 
 // writeProblem answers outside of the API.
 func writeProblem(w http.ResponseWriter, err error) {
-	var p *problem
-	errors.As(problemOf(err), &p)
+	p, ok := errors.AsType[*problem](err)
+	if !ok {
+		p, _ = errors.AsType[*problem](problemOf(err))
+	}
 	w.Header().Set("Content-Type", p.ContentType(""))
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // the caller has gone

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/flightread"
 	"github.com/firn-project/firn/internal/httpserve"
 	"github.com/firn-project/firn/internal/wire/firnpb"
@@ -106,12 +107,51 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("GET /readyz", s.ready)
 	// A page of another site can't have a browser send anything but GETs.
-	mux.Handle("/", s.letIn(http.NewCrossOriginProtection().Handler(inside)))
+	mux.Handle("/", s.letIn(http.NewCrossOriginProtection().Handler(known(inside))))
 	if s.cfg.LocalOnly {
 		return s.recovered(httpserve.OwnNames(mux, writeProblem))
 	}
 	return s.recovered(mux)
 }
+
+// known answers for paths and methods that mux doesn't have as for other errors.
+func known(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		was := &unanswered{header: http.Header{}}
+		h.ServeHTTP(was, r)
+		switch was.status {
+		case http.StatusNotFound:
+			writeProblem(w, &problem{
+				Type: "about:blank", Title: http.StatusText(was.status), Status: was.status, Code: string(commit.CodeBadRequest),
+				Detail: "nothing is at " + r.URL.Path, Hint: "GET /openapi.yaml lists what there is.",
+			})
+		case http.StatusMethodNotAllowed:
+			allow := was.header.Get("Allow")
+			w.Header().Set("Allow", allow)
+			writeProblem(w, &problem{
+				Type: "about:blank", Title: http.StatusText(was.status), Status: was.status, Code: string(commit.CodeBadRequest),
+				Detail: r.Method + " isn't for " + r.URL.Path, Hint: "It takes " + allow + ".",
+			})
+		default: // such as the way to the same path without a doubled slash
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+// unanswered is how a request would be answered.
+type unanswered struct {
+	header http.Header
+	status int
+}
+
+func (u *unanswered) Header() http.Header         { return u.header }
+func (u *unanswered) Write(b []byte) (int, error) { return len(b), nil }
+func (u *unanswered) WriteHeader(status int)      { u.status = status }
 
 // recovered makes a panic in a request its answer.
 func (s *Server) recovered(next http.Handler) http.Handler {
