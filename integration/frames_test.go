@@ -110,6 +110,35 @@ func TestCachedFrame(t *testing.T) {
 	}
 }
 
+// TestFrameWhoseRowsDontRepeat: of several pieces, as of a query that handles each row of
+// another such frame by itself, all are read, once each; whole, in parallel, and by a
+// pipelined job.
+func TestFrameWhoseRowsDontRepeat(t *testing.T) {
+	l := start(t, t.TempDir())
+	in := filepath.Join(t.TempDir(), "in.parquet")
+	duck(t, fmt.Sprintf("COPY (SELECT i AS id, sha256(i::varchar) AS payload FROM range(200000) t(i)) TO '%s'", in))
+	l.must("CREATE NAMESPACE lake.air", "CREATE TABLE lake.air.t (id bigint, payload string)")
+	one := l.cache("SELECT id, max(payload) AS payload FROM read_parquet('" + in + "') GROUP BY id")
+	many := l.cache("SELECT id, payload FROM " + one.Name() + " WHERE id >= 0")
+	st, err := many.Status(t.Context())
+	if err != nil || st.Repeats || st.Pieces < 2 || st.Rows != 200000 {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	const sums = "SELECT count(DISTINCT id)::varchar, count(*)::varchar, sum(id)::varchar, max(payload) FROM "
+	want := l.query(sums + "read_parquet('" + in + "')")
+	if got := l.query(sums + many.Name()); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	pipelined, err := l.run(client.Statement{SQL: "SELECT id FROM " + many.Name(), Mode: client.ModePipelined})
+	if err != nil || pipelined.Rows != 200000 {
+		t.Errorf("pipelined: %d rows, %v", pipelined.Rows, err)
+	}
+	l.must("INSERT INTO lake.air.t SELECT id, payload FROM " + many.Name())
+	if got := l.query(sums + "lake.air.t"); !reflect.DeepEqual(got, want) {
+		t.Errorf("inserted: %v, want %v", got, want)
+	}
+}
+
 // TestWhatIsNotCached is refused before anything runs, and says why.
 func TestWhatIsNotCached(t *testing.T) {
 	l := start(t, t.TempDir())

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"log/slog"
 	"math"
 	"slices"
@@ -293,9 +294,33 @@ func (s *Scheduler) launch(e *executor, j *job, run graph.RunTask, twin bool) *l
 	if s.state.attempts[a.id] != a { // taken back at once
 		return nil
 	}
+	if lost := s.notHeld(j, run.Inputs); lost != nil {
+		s.endAttempt(a)
+		s.apply(j, graph.TaskFailed{
+			Task: a.task, StageAttempt: a.stageAttempt, Attempt: a.id, Executor: e.id, Class: graph.Retryable, Lost: lost,
+			Err: &wire.LostInputError{Stage: lost.Task.Stage, Task: lost.Task.Task, Attempt: lost.Attempt, Executor: lost.Executor, Cause: errNotHeld},
+		})
+		return nil
+	}
 	s.log.Debug("task launched", slog.String("job_id", j.id), slog.Int("stage", a.task.Stage), slog.Int("task", a.task.Task),
 		slog.String("attempt", a.id), slog.String("executor", e.id))
 	return &launch{attempt: a, planned: j.planned, inputs: s.locations(j, run.Inputs)}
+}
+
+var errNotHeld = errors.New("the piece of a cached frame that it stood for isn't the job's any more")
+
+// notHeld is an input that stands for a piece of a cached frame which the job doesn't
+// hold; nil for none. Without the check the task would read another run's rows, or
+// nothing.
+func (s *Scheduler) notHeld(j *job, inputs []graph.Accepted) *graph.LostInput {
+	for _, in := range inputs {
+		if frame := j.planned.Stages[in.Task.Stage].Frame; frame != "" {
+			if p, ok := s.state.frames.Held(frame, j.id, in.Task.Task); !ok || !isNameOf(in.Attempt, p) {
+				return &graph.LostInput{Task: in.Task, Attempt: in.Attempt, Executor: in.Executor}
+			}
+		}
+	}
+	return nil
 }
 
 // define makes what the executor gets. It touches nothing that changes.

@@ -134,25 +134,45 @@ func (s *Scheduler) wantPiece(j *job, run graph.RunTask) {
 		j.wanted = map[graph.TaskID]graph.RunTask{}
 	}
 	j.wanted[run.Task] = run
-	if j.asks = append(j.asks, run.Task); len(j.asks) > 1 {
-		return
-	}
-	s.loop.put(func() {
-		asks := j.asks
-		j.asks = nil
-		for _, id := range asks {
-			if _, still := j.wanted[id]; still && !j.hasEnded() {
-				st := &j.planned.Stages[id.Stage]
-				_ = s.frameEvent(cached.Want{Frame: st.Frame, User: j.id, Piece: id.Task, Of: st.Tasks})
-			}
-		}
-	})
+	s.askPiece(j, run.Task)
 }
 
 // unwantPiece takes that back.
 func (s *Scheduler) unwantPiece(j *job, id graph.TaskID) {
 	delete(j.wanted, id)
-	_ = s.frameEvent(cached.Unwant{Frame: j.planned.Stages[id.Stage].Frame, User: j.id, Piece: id.Task})
+	s.askPiece(j, id)
+}
+
+// askPiece has the frames told whether the job wants a piece: of all that change with
+// an event at once, as a stage may stand for 100,000.
+func (s *Scheduler) askPiece(j *job, id graph.TaskID) {
+	if j.asks = append(j.asks, id); len(j.asks) > 1 {
+		return
+	}
+	s.loop.put(func() {
+		asks := j.asks
+		j.asks = nil
+		if j.hasEnded() {
+			return
+		}
+		wants, unwants := map[int][]int{}, map[int][]int{}
+		for _, id := range asks {
+			if _, wanted := j.wanted[id]; wanted {
+				wants[id.Stage] = append(wants[id.Stage], id.Task)
+			} else {
+				unwants[id.Stage] = append(unwants[id.Stage], id.Task)
+			}
+		}
+		for i := range j.planned.Stages {
+			st := &j.planned.Stages[i]
+			if len(unwants[i]) > 0 {
+				_ = s.frameEvent(cached.Unwant{Frame: st.Frame, User: j.id, Pieces: unwants[i]})
+			}
+			if len(wants[i]) > 0 {
+				_ = s.frameEvent(cached.Want{Frame: st.Frame, User: j.id, Pieces: wants[i], Of: st.Tasks})
+			}
+		}
+	})
 }
 
 // givePiece has a task of a job succeed with a piece of a frame. For the job the
@@ -169,7 +189,7 @@ func (s *Scheduler) givePiece(a cached.Give) {
 		return
 	}
 	delete(j.wanted, id)
-	st := pieceStatus(a.Piece, a.Piece.Attempt+"@"+uuid.NewString())
+	st := pieceStatus(a.Piece, nameOf(a.Piece))
 	st.JobId, st.Stage, st.Task, st.StageAttempt = j.id, uint32(stage), uint32(a.Number), uint32(run.StageAttempt)
 	s.noted(j, journal.Batch{Started: []journal.Attempt{{
 		ID: st.GetAttemptId(), JobID: j.id, Stage: stage, Task: a.Number, StageAttempt: run.StageAttempt,
@@ -183,6 +203,12 @@ func (s *Scheduler) givePiece(a cached.Give) {
 		}
 	}
 }
+
+// nameOf makes a name of its own for a piece that a job is given.
+func nameOf(p cached.Piece) string { return p.Attempt + "@" + uuid.NewString() }
+
+// isNameOf says whether a name was made for a piece.
+func isNameOf(name string, p cached.Piece) bool { return strings.HasPrefix(name, p.Attempt+"@") }
 
 func (j *job) holdPiece(id graph.TaskID, name string) {
 	if j.held == nil {

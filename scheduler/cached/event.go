@@ -26,19 +26,22 @@ type Use struct {
 	Again bool
 }
 
-// Want asks for a piece of a frame that the user may read. It is answered by Give or
-// Deny, at once or after a build. A user that wants a piece of a frame that doesn't
-// repeat again doesn't use any of those it was given before.
+// Want asks for pieces of a frame that the user may read: all that it wants now, as
+// each Want looks at the whole frame. It is answered by a Give for each, or Deny, at
+// once or after a build. Of what the user was given before it doesn't use those pieces
+// any more; if it uses others that come from another run of a frame that doesn't
+// repeat, it is told by Lose to want those again, too.
 type Want struct {
 	Frame, User string
-	// Piece is one of so many (Of) as the user was planned for.
-	Piece, Of int
+	// Pieces are some of so many (Of) as the user was planned for.
+	Pieces []int
+	Of     int
 }
 
-// Unwant takes a Want back that wasn't answered yet.
+// Unwant takes back what was wanted and wasn't given yet.
 type Unwant struct {
 	Frame, User string
-	Piece       int
+	Pieces      []int
 }
 
 // Holds says that a user was given a piece in an earlier process.
@@ -119,15 +122,15 @@ type StartBuild struct {
 // becomes of it changes nothing.
 type StopBuild struct{ Build string }
 
-// Give answers a Want.
+// Give answers a Want for one piece.
 type Give struct {
 	Frame, User string
 	Number      int
 	Piece       Piece
 }
 
-// Lose tells a user that pieces which it was given are lost. An executor that is lost
-// is told of by others.
+// Lose tells a user that pieces which it was given are lost, or of another run than
+// those that it wants. An executor that is lost is told of by others.
 type Lose struct {
 	Frame, User string
 	Numbers     []int

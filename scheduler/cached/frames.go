@@ -134,7 +134,9 @@ func (m *Frames) Apply(ev Event, now time.Time) []Action {
 		m.want(ev)
 	case Unwant:
 		if u := m.userOf(ev.Frame, ev.User); u != nil {
-			delete(u.wants, ev.Piece)
+			for _, n := range ev.Pieces {
+				delete(u.wants, n)
+			}
 			m.settle(m.frames[ev.Frame])
 		}
 	case Holds:

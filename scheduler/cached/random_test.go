@@ -211,13 +211,13 @@ func (w *world) step(r *reader, ev graph.Event) {
 	if r.ended {
 		return
 	}
-	var wants []graph.RunTask
+	var wants, unwants []int
 	for _, a := range r.g.Apply(ev, w.now) {
 		switch a := a.(type) {
 		case graph.RunTask:
 			if a.Task.Stage == 0 {
 				r.wanted[a.Task.Task] = a
-				wants = append(wants, a)
+				wants = append(wants, a.Task.Task)
 			} else {
 				r.queued = append(r.queued, a)
 			}
@@ -227,7 +227,7 @@ func (w *world) step(r *reader, ev graph.Event) {
 				delete(r.running, a.Attempt)
 			case a.Task.Stage == 0:
 				delete(r.wanted, a.Task.Task)
-				w.apply(cached.Unwant{Frame: r.frame.id, User: r.id, Piece: a.Task.Task})
+				unwants = append(unwants, a.Task.Task)
 			default:
 				r.queued = slices.DeleteFunc(r.queued, func(q graph.RunTask) bool { return q.Task == a.Task })
 			}
@@ -236,10 +236,13 @@ func (w *world) step(r *reader, ev graph.Event) {
 			return
 		}
 	}
-	for _, a := range wants {
-		if _, still := r.wanted[a.Task.Task]; still && !r.ended {
-			w.apply(cached.Want{Frame: r.frame.id, User: r.id, Piece: a.Task.Task, Of: r.frame.pieces})
-		}
+	wants = slices.DeleteFunc(wants, func(n int) bool { _, still := r.wanted[n]; return !still })
+	unwants = slices.DeleteFunc(unwants, func(n int) bool { _, again := r.wanted[n]; return again })
+	if len(unwants) > 0 {
+		w.apply(cached.Unwant{Frame: r.frame.id, User: r.id, Pieces: unwants})
+	}
+	if len(wants) > 0 && !r.ended {
+		w.apply(cached.Want{Frame: r.frame.id, User: r.id, Pieces: wants, Of: r.frame.pieces})
 	}
 }
 
@@ -417,7 +420,9 @@ func (w *world) workOn(r *reader) {
 		r.queued = r.queued[1:]
 		a := &attempt{run: run, executor: pick(w, live, "executor")}
 		for _, in := range run.Inputs {
-			a.inputs = append(a.inputs, r.pieces[in.Attempt])
+			p, held := w.m.Held(r.frame.id, r.id, in.Task.Task)
+			w.check(held && p == r.pieces[in.Attempt], "%s is to read %v as piece %d and holds %v, %v", r.id, r.pieces[in.Attempt], in.Task.Task, p, held)
+			a.inputs = append(a.inputs, p)
 		}
 		id := w.id("t")
 		r.running[id] = a
@@ -624,5 +629,43 @@ func TestRowsOfTwoRunsNeverMeet(t *testing.T) {
 		if n == 0 {
 			t.Errorf("no history had a frame %s", what)
 		}
+	}
+}
+
+// TestPiecesOfAnotherRun: a user that holds some pieces of a frame that doesn't repeat,
+// as its process ended before it had them all, is given none of another run beside
+// those.
+func TestPiecesOfAnotherRun(t *testing.T) {
+	now := time.Unix(0, 0)
+	pieces := func(build string) []cached.Piece {
+		return []cached.Piece{{Build: build, Attempt: build + "0", Executor: "e1"}, {Build: build, Attempt: build + "1", Executor: "e2"}}
+	}
+	m := cached.New(cached.Limits{TTL: ttl}, cached.Record{ID: "f", Owner: "ann", TTL: ttl, Pieces: pieces("a")})
+	for _, ev := range []cached.Event{
+		cached.Use{Frame: "f", Owner: "ann", User: "j", Again: true}, cached.Holds{Frame: "f", User: "j", Piece: 0}, cached.ExecutorLost{Executor: "e2"},
+		cached.Want{Frame: "f", User: "j", Pieces: []int{1}, Of: 2}, cached.Building{Frame: "f", Build: "b"},
+	} {
+		m.Apply(ev, now)
+	}
+	var lost []int
+	for _, a := range m.Apply(cached.Built{Frame: "f", Build: "b", Pieces: pieces("b")}, now) {
+		switch a := a.(type) {
+		case cached.Give:
+			t.Fatalf("given %+v", a)
+		case cached.Lose:
+			lost = a.Numbers
+		}
+	}
+	if !slices.Equal(lost, []int{0}) {
+		t.Fatalf("lost are %v", lost)
+	}
+	var given []string
+	for _, a := range m.Apply(cached.Want{Frame: "f", User: "j", Pieces: []int{0, 1}, Of: 2}, now) {
+		if a, ok := a.(cached.Give); ok {
+			given = append(given, a.Piece.Attempt)
+		}
+	}
+	if !slices.Equal(given, []string{"b0", "b1"}) {
+		t.Errorf("given are %v", given)
 	}
 }

@@ -66,18 +66,15 @@ func (m *Frames) want(ev Want) {
 	case u == nil:
 		m.emit(Deny{ev.Frame, ev.User, errNotFound("read cached frame", ev.Frame)})
 		return
-	case ev.Piece < 0 || ev.Of != len(f.Pieces) || ev.Piece >= ev.Of:
+	case ev.Of != len(f.Pieces) || slices.ContainsFunc(ev.Pieces, func(n int) bool { return n < 0 || n >= ev.Of }):
 		m.emit(Deny{ev.Frame, ev.User, errShape(ev.Frame, ev.Of, len(f.Pieces))})
 		return
 	}
 	u.of = ev.Of
-	if f.Repeats {
-		delete(u.given, ev.Piece)
-	} else {
-		// It begins anew with all of them.
-		clear(u.given)
+	for _, n := range ev.Pieces {
+		delete(u.given, n)
+		u.wants[n] = true
 	}
-	u.wants[ev.Piece] = true
 	m.settle(f)
 }
 
@@ -275,6 +272,14 @@ func (m *Frames) give(f *frame) {
 			clear(u.wants)
 			m.emit(Deny{f.ID, name, errShape(f.ID, u.of, len(f.Pieces))})
 		}
+		if old := u.otherRun(f); len(u.wants) > 0 && len(old) > 0 {
+			// As of a process that ended between its gifts. The user gives up all.
+			for _, n := range old {
+				delete(u.given, n)
+			}
+			m.emit(Lose{f.ID, name, old})
+			continue
+		}
 		for _, n := range slices.Sorted(maps.Keys(u.wants)) {
 			if f.lost[n] {
 				continue
@@ -284,6 +289,18 @@ func (m *Frames) give(f *frame) {
 			m.emit(Give{f.ID, name, n, f.Pieces[n]})
 		}
 	}
+}
+
+// otherRun are the pieces that the user holds of a frame that doesn't repeat, and that
+// are of another run than those there are now.
+func (u *use) otherRun(f *frame) (numbers []int) {
+	for n, p := range u.given {
+		if !f.Repeats && (n >= len(f.Pieces) || f.Pieces[n].Attempt != p.Attempt) {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers
 }
 
 // kept are the pieces that a build leaves as they are.
