@@ -22,8 +22,16 @@ func FlightSources(top plan.Node) map[int]plan.Source {
 	return out
 }
 
-// FlightSources are those of the job's plan.
-func (j *Job) FlightSources() map[int]plan.Source { return FlightSources(j.Stages[0].Top) }
+// FlightSources are those of the job's plan: a plan has one query, which isn't in the
+// first stage if that stands for a cached frame.
+func (j *Job) FlightSources() map[int]plan.Source {
+	for i := range j.Stages {
+		if found := FlightSources(j.Stages[i].Top); len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
 
 func readsFlight(q *plan.Query) bool { return len(FlightSources(q)) > 0 }
 
@@ -64,7 +72,7 @@ func (j *Job) Reread(sources map[int]plan.Source) *Job {
 	own := *j
 	own.Stages = slices.Clone(j.Stages)
 	for i := range own.Stages {
-		if len(own.Stages[i].Inputs) == 0 {
+		if own.Stages[i].Top != nil { // a cached frame has none
 			own.Stages[i].Top = Reread(own.Stages[i].Top, sources)
 		}
 	}

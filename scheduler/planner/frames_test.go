@@ -91,3 +91,28 @@ func TestQueriesOverFrames(t *testing.T) {
 	_, err := planner.PlanJob(t.Context(), bad, planner.Options{JobID: "j-1"})
 	wantError(t, err, commit.CodeBadPlan, "j-1", "in parallel")
 }
+
+// TestFlightBesideAFrame: an engine's query is found, and gets its new endpoints, also in
+// a stage that isn't the first one.
+func TestFlightBesideAFrame(t *testing.T) {
+	q := overFrames(false, 2)
+	q.Sources = append(q.Sources, plan.Source{View: []string{"e"}, Kind: plan.SourceFlightSQL, Flight: &plan.FlightSource{Name: "engine", Execution: 1}, Files: make([]plan.SourceFile, 2)})
+	j, err := planner.PlanJob(t.Context(), q, planner.Options{JobID: "j-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := j.FlightSources()
+	if len(found) != 1 || found[1].Flight == nil {
+		t.Fatalf("found %+v", found)
+	}
+	src := found[1]
+	src.Flight, src.Files = &plan.FlightSource{Name: "engine", Execution: 2}, make([]plan.SourceFile, 3)
+	got := j.Reread(map[int]plan.Source{1: src}).FlightSources()[1]
+	if got.Flight.Execution != 2 || len(got.Files) != 3 || j.FlightSources()[1].Flight.Execution != 1 {
+		t.Errorf("%+v", got)
+	}
+	raw, err := j.Reread(map[int]plan.Source{1: src}).Fragment(1, 0, nil)
+	if err != nil || !strings.Contains(string(raw), `"Execution":2`) {
+		t.Errorf("%s, %v", raw, err)
+	}
+}
