@@ -48,6 +48,16 @@ func (s *stage) begun() bool { return s.waiting+s.queued < len(s.tasks) }
 // stopped: some task has no attempt, now or accepted.
 func (s *stage) stopped() bool { return s.waiting+s.queued > 0 }
 
+// stoppedBefore: one of the first tasks has no attempt.
+func (s *stage) stoppedBefore(n int) bool {
+	for i := range min(n, len(s.tasks)) {
+		if t := &s.tasks[i]; t.state == taskWaiting || t.state == taskQueued {
+			return true
+		}
+	}
+	return false
+}
+
 // streams lists what was accepted and what is being written, in plan order; only
 // that of one partition when it isn't nil.
 func (s *stage) streams(partition *int) []Accepted {
@@ -120,8 +130,9 @@ func (g *Graph) retract(cause error) (gaveUp bool) {
 		if s.spec.Deterministic || !s.stopped() {
 			continue
 		}
-		if g.pipe.shown > 0 {
-			// Rows were shown of a task that ran, so all tasks before it did.
+		if g.pipe.shown > 0 && (s != g.final() || s.stoppedBefore(g.pipe.shown)) {
+			// Rows were shown of a task that ran, so all tasks of the stages before it
+			// did. Of its own stage others may never have had a slot.
 			s.state, s.ended = StageFailed, g.now
 			g.fail(errShown(cause))
 			return false

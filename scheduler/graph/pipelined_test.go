@@ -343,6 +343,50 @@ func TestPipelinedRestore(t *testing.T) {
 	}
 }
 
+// A job whose final stage has more tasks than there are slots, and rows that don't
+// repeat, goes on as long as what was shown runs: also in another process, and when one
+// fails that wasn't shown.
+func TestPipelinedRestoreWithoutSlotsForAll(t *testing.T) {
+	spec := graph.Spec{JobID: "j", Pipelined: true, Stages: []graph.StageSpec{
+		{ID: 1, Tasks: 1, Outputs: 4, Deterministic: true}, {ID: 2, Tasks: 4, Outputs: 1, Inputs: []int{1}},
+	}}
+	l := func(stage, task int) graph.TaskLaunched {
+		return graph.TaskLaunched{Task: id(stage, task), StageAttempt: 1, Attempt: fmt.Sprint("a", stage, task), Executor: "e1"}
+	}
+	for name, v := range map[string]struct {
+		launched []graph.TaskLaunched
+		want     graph.State
+	}{
+		"what was shown runs":        {[]graph.TaskLaunched{l(1, 0), l(2, 0), l(2, 1)}, graph.Running},
+		"not all that was shown":     {[]graph.TaskLaunched{l(1, 0), l(2, 1)}, graph.JobFailed},
+		"nothing of what it is from": {[]graph.TaskLaunched{l(2, 0), l(2, 1)}, graph.JobFailed},
+	} {
+		g, acts := graph.Restore(spec, graph.Kept{Launched: v.launched, Shown: 2}, time.Unix(0, 0))
+		queued := slices.ContainsFunc(acts, func(a graph.Action) bool { r, ok := a.(graph.RunTask); return ok && r.Task == id(2, 3) })
+		// What was made of rows that aren't there is missed when they come again.
+		again := l(1, 0)
+		again.Attempt = "again"
+		g.Apply(again, time.Unix(0, 0))
+		if g.State() != v.want || queued != (v.want == graph.Running) {
+			t.Errorf("%s: the job is %s, %v; the last task is queued: %v", name, g.State(), g.Err(), queued)
+		}
+	}
+	j := newJob(t, spec)
+	j.apply(graph.Start{})
+	j.launch(id(1, 0), "e1")
+	first, second := j.launch(id(2, 0), "e1"), j.launch(id(2, 1), "e1")
+	j.apply(graph.RowsReady{Task: first.Task, StageAttempt: first.StageAttempt, Attempt: first.Attempt, Executor: "e1"})
+	fail := func(l graph.TaskLaunched) {
+		j.apply(graph.TaskFailed{Task: l.Task, StageAttempt: l.StageAttempt, Attempt: l.Attempt, Executor: "e1", Class: graph.Retryable, Err: errors.New("disk")})
+	}
+	if fail(second); j.g.State() != graph.Running {
+		t.Errorf("a task failed that wasn't shown, and the job is %s: %v", j.g.State(), j.g.Err())
+	}
+	if fail(first); commit.CodeOf(j.g.Err()) != commit.CodeResultLost {
+		t.Errorf("a task failed that was shown, and the job is %s: %v", j.g.State(), j.g.Err())
+	}
+}
+
 func TestPipelinedSpecIsChecked(t *testing.T) {
 	s := pipelined(t, true).spec
 	s.HasRoot = true
