@@ -151,11 +151,8 @@ func (r *rootRun) readHandedIn(ctx context.Context, into *commit.Packer) error {
 		if err != nil {
 			return err
 		}
-		if err := readManifest(bytes.NewReader(raw), in.Output.Rows, into); err != nil {
+		if err := readManifest(ctx, bytes.NewReader(raw), in.Attempt, in.Output.Rows, r.share, into); err != nil {
 			return fmt.Errorf("manifest of attempt %s: %w", in.Attempt, err)
-		}
-		if err := r.share.Keep(ctx, into, in.Attempt); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -361,11 +361,8 @@ func (r *rootRun) read(ctx context.Context, into *commit.Packer) error {
 		}
 		if copied := r.inputs[i].Manifest; copied != nil && !r.executorLives(ctx, l) {
 			r.s.log.Info("manifest copy used", slog.String("job_id", r.job.id), slog.String("attempt", l.Attempt), slog.String("executor", l.Executor))
-			if err := readManifest(bytes.NewReader(copied), l.Rows, into); err != nil {
+			if err := readManifest(ctx, bytes.NewReader(copied), l.Attempt, l.Rows, r.share, into); err != nil {
 				return fmt.Errorf("copy of the file manifest of attempt %s: %w", l.Attempt, err)
-			}
-			if err := r.share.Keep(ctx, into, l.Attempt); err != nil {
-				return err
 			}
 			r.s.cfg.Metrics.Manifest()
 			continue
@@ -421,16 +418,27 @@ func (r *rootRun) readRemote(ctx context.Context, l plan.ShuffleLocation, taken 
 	return checkRows(taken.Into.Len()-before, l.Rows)
 }
 
-// readManifest reads a manifest that comes as an Arrow IPC stream.
-func readManifest(raw io.Reader, rows int64, into *commit.Packer) error {
-	before := into.Len()
+// askedAfter is after how much more memory a manifest that is read asks for it.
+const askedAfter = 1 << 20
+
+// readManifest reads a manifest that comes as an Arrow IPC stream. Its memory is held
+// by the share as it is read, and not after all of it is there: it may be larger than
+// what one job gets.
+func readManifest(ctx context.Context, raw io.Reader, of string, rows int64, share *answers.Share, into *commit.Packer) error {
+	before, asked := into.Len(), into.Bytes()
 	if err := wire.EachFileIPC(raw, func(f commit.File) error {
-		into.Add(f)
-		return nil
+		if into.Add(f); into.Bytes()-asked < askedAfter {
+			return nil
+		}
+		asked = into.Bytes()
+		return share.Keep(ctx, into, of)
 	}); err != nil {
 		return err
 	}
-	return checkRows(into.Len()-before, rows)
+	if err := checkRows(into.Len()-before, rows); err != nil {
+		return err
+	}
+	return share.Keep(ctx, into, of)
 }
 
 // readSealed reads the manifest of a sealed unit.
@@ -440,13 +448,11 @@ func (s *Scheduler) readSealed(ctx context.Context, u journal.Unit, share *answe
 		return err
 	}
 	defer raw.Close() //nolint:errcheck // it was only read
-	if err := readManifest(raw, u.Files, into); err != nil {
+	if err := readManifest(ctx, raw, u.JobID, u.Files, share, into); err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, raw); err != nil { // to its end, which says that it is whole
-		return err
-	}
-	return share.Keep(ctx, into, u.JobID)
+	_, err = io.Copy(io.Discard, raw) // to its end, which says that it is whole
+	return err
 }
 
 // checkRows checks that the manifest has as many rows as its attempt reported; rows

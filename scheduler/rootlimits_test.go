@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/graph"
 )
@@ -242,5 +245,31 @@ func TestRoot34_StageListEndsWithTheScheduler(t *testing.T) {
 	}
 	if st.GetTasks() != parts+2 {
 		t.Fatalf("%d tasks", st.GetTasks())
+	}
+}
+
+// TestKeptManifestsAskForMemoryFirst: a manifest that is read from the journal, or a
+// copy, is refused before all of it is in memory, if it takes more than one job gets.
+func TestKeptManifestsAskForMemoryFirst(t *testing.T) {
+	files := make([]commit.File, 3000)
+	for i := range files {
+		files[i] = commit.File{Path: fmt.Sprintf("file:///w/%d-%s.parquet", i, strings.Repeat("x", 2000)), Format: "parquet", Rows: 1, Size: 1}
+	}
+	b, err := wire.EncodeManifest(files)
+	must(t, err)
+	raw, err := wire.EncodeManifestIPC(b)
+	must(t, err)
+	const half = 2 << 20
+	for limit, code := range map[int64]commit.Code{2 * half: commit.CodeVerification, 100 * half: ""} {
+		var into commit.Packer
+		share := answers.NewPool(limit).Join()
+		err := readManifest(t.Context(), bytes.NewReader(raw), "a-1", int64(len(files)), share, &into)
+		if commit.CodeOf(err) != code {
+			t.Fatalf("%v", err)
+		}
+		if into.Bytes() > half+2*askedAfter && code != "" {
+			t.Errorf("%d bytes were taken, and %d may be", into.Bytes(), half)
+		}
+		share.Leave()
 	}
 }
