@@ -336,8 +336,8 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 		}
 		ev.SourceLost = commit.CodeOf(ev.Err) == commit.CodeFlightLost
 		if lost, ok := errors.AsType[*wire.LostInputError](ev.Err); ok {
-			ev.Lost = s.lostInput(a, lost)
 			s.unreachable(a.job, lost)
+			ev.Lost = s.lostInput(a, lost)
 		}
 		if until := s.placement.Failed(e.id, ev.Err, time.Now()); !until.IsZero() {
 			s.log.Warn("executor fails tasks and is passed over", slog.String("executor", e.id), slog.Time("until", until), slog.Any("error", ev.Err))

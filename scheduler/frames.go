@@ -3,7 +3,6 @@ package scheduler
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -50,11 +49,14 @@ type frames struct {
 	lineages map[string]*lineage
 	// builds are the jobs that build lost pieces again and have not ended.
 	builds map[string]*job
+	// unread are the executors that readers of a frame couldn't reach, and when that was:
+	// its next build rather runs elsewhere.
+	unread map[string]map[string]time.Time
 }
 
 func newFrames(cfg Config, records ...cached.Record) frames {
 	limits := cached.Limits{Frames: cfg.MaxFrames, Bytes: cfg.MaxFrameBytes, TTL: cfg.FrameTTL}
-	return frames{cached.New(limits, records...), map[string]*lineage{}, map[string]*job{}}
+	return frames{cached.New(limits, records...), map[string]*lineage{}, map[string]*job{}, map[string]map[string]time.Time{}}
 }
 
 // frameOf is the id of the frame that a job builds.
@@ -93,6 +95,7 @@ func (s *Scheduler) frameEvent(ev cached.Event) (err error) {
 			s.noted(nil, journal.Batch{Frames: []journal.Frame{{ID: a.Frame, Expires: a.Expires}}})
 		case cached.Forget:
 			delete(f.lineages, a.Frame)
+			delete(f.unread, a.Frame)
 			s.noted(nil, journal.Batch{Forgotten: []string{a.Frame}})
 		}
 	}
@@ -212,22 +215,53 @@ func isNameOf(name string, p cached.Piece) bool { return strings.HasPrefix(name,
 
 func (j *job) holdPiece(id graph.TaskID, name string) {
 	if j.held == nil {
-		j.held = map[graph.TaskID]string{}
+		j.held = map[graph.TaskID][]string{}
 	}
-	j.held[id] = name
+	j.held[id] = append(j.held[id], name)
+}
+
+// nameOfHeld is the last name that the job has, or had, for a piece that an attempt
+// made; of any attempt for an empty one.
+func (j *job) nameOfHeld(id graph.TaskID, attempt string) string {
+	for _, name := range slices.Backward(j.held[id]) {
+		if attempt == "" || isNameOf(name, cached.Piece{Attempt: attempt}) {
+			return name
+		}
+	}
+	return ""
 }
 
 // lostInput says which output of the job a task couldn't read. A piece of a frame is
-// lost for everybody.
+// lost for everybody. The task may be one of several that tell so, and the job may have
+// given the piece up, or have another one, by then: its names for it say which it was.
 func (s *Scheduler) lostInput(a *attempt, lost *wire.LostInputError) *graph.LostInput {
-	for _, in := range a.job.planned.Stages[a.task.Stage].Inputs {
-		frame, id := a.job.planned.Stages[in].Frame, graph.TaskID{Stage: in, Task: lost.Task}
-		if p, ok := s.state.frames.Held(frame, a.job.id, lost.Task); ok && p.Attempt == lost.Attempt {
-			_ = s.frameEvent(cached.PiecesLost{Frame: frame, Attempts: []string{lost.Attempt}})
-			return &graph.LostInput{Task: id, Attempt: a.job.held[id], Executor: lost.Executor, Unreachable: lost.Unreachable}
+	j := a.job
+	for _, in := range j.planned.Stages[a.task.Stage].Inputs {
+		id := graph.TaskID{Stage: in, Task: lost.Task}
+		name := j.nameOfHeld(id, lost.Attempt)
+		if name == "" {
+			continue
 		}
+		_ = s.frameEvent(cached.PiecesLost{Frame: j.planned.Stages[in].Frame, Attempts: []string{lost.Attempt}})
+		return &graph.LostInput{Task: id, Attempt: name, Executor: lost.Executor, Unreachable: lost.Unreachable}
 	}
 	return lostOf(lost)
+}
+
+// losePiecesOn gives up what a job was given of frames on an executor that it couldn't
+// reach: of all frames at once, or it would be given the next of them that can't be read.
+func (s *Scheduler) losePiecesOn(j *job, executor string) {
+	for _, frame := range framesOf(j.planned) {
+		attempts := s.state.frames.HeldOn(frame, j.id, executor)
+		if len(attempts) == 0 {
+			continue
+		}
+		if s.state.frames.unread[frame] == nil {
+			s.state.frames.unread[frame] = map[string]time.Time{}
+		}
+		s.state.frames.unread[frame][executor] = time.Now()
+		_ = s.frameEvent(cached.PiecesLost{Frame: frame, Attempts: attempts})
+	}
 }
 
 // losePieces tells a job that pieces which it was given are lost: after the event that
@@ -241,7 +275,7 @@ func (s *Scheduler) losePieces(a cached.Lose) {
 	stage := slices.IndexFunc(j.planned.Stages, func(st planner.Stage) bool { return st.Frame == a.Frame })
 	for _, n := range a.Numbers {
 		id := graph.TaskID{Stage: stage, Task: n}
-		lost = append(lost, graph.LostInput{Task: id, Attempt: j.held[id]})
+		lost = append(lost, graph.LostInput{Task: id, Attempt: j.nameOfHeld(id, "")})
 	}
 	s.loop.put(func() { s.apply(j, graph.OutputsLost{Lost: lost}) })
 }
@@ -274,6 +308,10 @@ func (s *Scheduler) rebuildFrame(a cached.StartBuild) {
 	}
 	j.kept = a.Kept
 	s.state.frames.builds[j.id] = j
+	for e, at := range s.state.frames.unread[a.Frame] {
+		s.placement.Unreachable(j.id, e, s.up(), at)
+	}
+	delete(s.state.frames.unread, a.Frame)
 	_ = s.frameEvent(cached.Building{Frame: a.Frame, Build: j.id})
 	s.log.Info("cached frame is built again", slog.String("frame", a.Frame), slog.String("job_id", j.id), slog.Int("lost", v.Lost), slog.Int("pieces", len(v.Pieces)))
 	s.wg.Go(func() {
@@ -281,10 +319,15 @@ func (s *Scheduler) rebuildFrame(a cached.StartBuild) {
 		s.loop.put(func() {
 			_ = s.frameEvent(cached.PiecesLost{Frame: j.frame, Attempts: gone})
 		})
-		j.resume.attempts = slices.DeleteFunc(j.resume.attempts, func(a journal.Attempt) bool { return slices.Contains(gone, a.ID) })
+		lost := map[string]bool{}
+		for _, id := range gone {
+			lost[id] = true
+		}
+		j.resume.attempts = slices.DeleteFunc(j.resume.attempts, func(a journal.Attempt) bool { return lost[a.ID] })
 		if _, err := s.begin(s.life, j); err != nil {
 			s.loop.put(func() {
 				delete(s.state.frames.builds, j.id)
+				s.placement.EndJob(j.id)
 				_ = s.frameEvent(cached.BuildFailed{Frame: j.frame, Build: j.id, Err: err})
 			})
 		}
@@ -338,6 +381,7 @@ func pieceStatus(p cached.Piece, attempt string) *firnpb.TaskStatus {
 func (s *Scheduler) frameEnded(j *job) {
 	delete(s.state.frames.builds, j.id)
 	clear(j.wanted)
+	clear(j.held)
 	switch {
 	case j.frame == "":
 	case j.state() != graph.Succeeded:
@@ -431,57 +475,4 @@ func (s *Scheduler) checkPieces(id string) {
 		}
 	}
 	_ = s.frameEvent(cached.PiecesLost{Frame: id, Attempts: gone})
-}
-
-// recoverFrames takes up the frames of an earlier process, and lets the jobs that name
-// them go on holding them: before anything else, as a frame that was released goes when
-// nobody holds it.
-func (s *Scheduler) recoverFrames(records []journal.Frame, jobs []*job) error {
-	var all []cached.Record
-	lineages := map[string]*lineage{}
-	for _, r := range records {
-		l, rec := &lineage{}, cached.Record{}
-		if err := errors.Join(json.Unmarshal(r.Lineage, l), json.Unmarshal(r.Pieces, &rec)); err != nil {
-			return fmt.Errorf("take up cached frame %s: %w", r.ID, err)
-		}
-		rec.Expires = r.Expires
-		all, lineages[r.ID] = append(all, rec), l
-	}
-	s.state.frames = newFrames(s.cfg, all...)
-	s.state.frames.lineages = lineages
-	for _, r := range all {
-		for _, id := range lineages[r.ID].Frames {
-			_ = s.frameEvent(cached.Use{Frame: id, Owner: r.Owner, User: r.ID, Again: true})
-		}
-		for _, j := range jobs {
-			if j.names(r.ID) {
-				_ = s.frameEvent(cached.Use{Frame: r.ID, Owner: j.namespace, User: j.id, Again: true})
-			}
-		}
-	}
-	for _, r := range all {
-		s.checkPieces(r.ID)
-	}
-	return nil
-}
-
-// resumeFrames has a job that goes on read its frames again. Without one of them it
-// fails when it wants a piece that it hasn't read.
-func (s *Scheduler) resumeFrames(j *job) {
-	for _, id := range framesOf(j.planned) {
-		_ = s.frameEvent(cached.Use{Frame: id, Owner: j.namespace, User: j.id, Again: true})
-	}
-}
-
-// resumeHeld takes up a piece that the job was given in an earlier process, and says
-// whether it is still there.
-func (s *Scheduler) resumeHeld(j *job, a journal.Attempt) bool {
-	frame := j.planned.Stages[a.Stage].Frame
-	real, _, _ := strings.Cut(a.ID, "@")
-	if !s.state.frames.Has(frame, a.Task, real) {
-		return false
-	}
-	_ = s.frameEvent(cached.Holds{Frame: frame, User: j.id, Piece: a.Task})
-	j.holdPiece(graph.TaskID{Stage: a.Stage, Task: a.Task}, a.ID)
-	return true
 }

@@ -197,6 +197,98 @@ func TestLostPiecesAreBuiltAgain(t *testing.T) {
 	}
 }
 
+// TestAnExecutorThatNoReaderReaches: all pieces on it are lost with the first that can't
+// be read, and what is built again isn't put there.
+func TestAnExecutorThatNoReaderReaches(t *testing.T) {
+	h := start(t, bindFrames)
+	var mu sync.Mutex
+	far, told := "", 0
+	unreached := func(e **fakeExecutor) func(*firnpb.TaskDefinition, plan.Node) *firnpb.TaskStatus {
+		return func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+			if q, ok := n.(*plan.Query); ok && len(q.Sources) > 0 && q.Sources[0].Frame != nil {
+				for _, l := range q.Sources[0].Frame.Locations {
+					if mu.Lock(); l.Executor == far {
+						told++
+						mu.Unlock()
+						lost := &wire.LostInputError{Stage: l.Stage, Task: l.Task, Attempt: l.Attempt, Executor: l.Executor, Unreachable: true, Cause: errors.New("no answer")}
+						return fail(d, lost, wire.ClassRetryable)
+					}
+					mu.Unlock()
+				}
+			}
+			return (*e).succeed(d, n)
+		}
+	}
+	var e1, e2 *fakeExecutor
+	e1 = startExecutor(t, h.s, executorOptions{id: "e1", task: unreached(&e1)})
+	e2 = startExecutor(t, h.s, executorOptions{id: "e2", task: unreached(&e2)})
+	frame, first := h.cacheIt("")
+	there, near, here := e1, e2, launchedFor(e1, first)
+	if here < parts-here {
+		there, near, here = e2, e1, parts-here
+	}
+	if here < 2 || here == parts {
+		t.Fatalf("%d of %d pieces are on one executor", here, parts)
+	}
+	mu.Lock()
+	far = there.id
+	mu.Unlock()
+	wantState(t, h.run(&firnpb.ExecuteRequest{Sql: "FROM " + frame}), graph.Succeeded, commit.CommitNone)
+	if told != 1 {
+		t.Errorf("%d pieces were found lost one by one", told)
+	}
+	var builds []string
+	resp, err := h.client.ListJobs(t.Context(), &firnpb.ListJobsRequest{})
+	must(t, err)
+	for _, j := range resp.GetJobs() {
+		if j.GetStatement() == statementCache && j.GetJobId() != first {
+			builds = append(builds, j.GetJobId())
+		}
+	}
+	if len(builds) != 1 {
+		t.Fatalf("%d builds", len(builds))
+	}
+	if bad, good := launchedFor(there, builds[0]), launchedFor(near, builds[0]); bad != 0 || good != here {
+		t.Errorf("built again: %d where nobody reads them, %d elsewhere, of %d", bad, good, here)
+	}
+}
+
+// TestTwoReadersOfALostPiece: the second tells of it when the job has another one, and
+// isn't to blame either.
+func TestTwoReadersOfALostPiece(t *testing.T) {
+	h := start(t, bindFrames)
+	stop := newStop()
+	var e *fakeExecutor
+	e = startExecutor(t, h.s, executorOptions{id: "e1", task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+		if q, ok := n.(*plan.Query); ok && len(q.Sources) > 0 && q.Sources[0].Frame != nil {
+			stop.wait()
+		}
+		return e.succeed(d, n)
+	}})
+	frame, _ := h.cacheIt("")
+	id := h.submit(&firnpb.ExecuteRequest{Sql: "FROM " + frame})
+	receive(t, stop.arrived, "task that reads")
+	must(t, h.s.loop.call(t.Context(), func() {
+		j := h.s.state.jobs[id]
+		v, _ := h.s.state.frames.Any(frame)
+		lost := &wire.LostInputError{Task: 1, Attempt: v.Pieces[1].Attempt}
+		reader := &attempt{job: j, task: graph.TaskID{Stage: 1}}
+		was := j.held[graph.TaskID{Task: 1}]
+		l := h.s.lostInput(reader, lost)
+		if len(was) != 1 || l.Attempt != was[0] {
+			t.Errorf("the first tells of %+v, which is called %q", l, was)
+		}
+		// The job is about to have another one.
+		_ = h.s.frameEvent(cached.Want{Frame: frame, User: id, Pieces: []int{1}, Of: parts})
+		j.holdPiece(l.Task, nameOf(cached.Piece{Attempt: "a-again"}))
+		if second := h.s.lostInput(reader, lost); *second != *l {
+			t.Errorf("the second tells of %+v, the first of %+v", second, l)
+		}
+	}))
+	close(stop.release)
+	wantState(t, h.wait(id), graph.Succeeded, commit.CommitNone)
+}
+
 // TestAFrameThatCantBeBuiltAgain fails its readers with the reason, and is there to be
 // tried again.
 func TestAFrameThatCantBeBuiltAgain(t *testing.T) {

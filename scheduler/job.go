@@ -82,10 +82,11 @@ type job struct {
 	kept     map[int]cached.Piece
 	unwanted bool
 	// wanted are the pieces of frames that the job waits for, asks those of them that
-	// it is about to ask for, and held the names that those have which it was given.
+	// it is about to ask for, and held the names that those have which it was given, the
+	// last one last.
 	wanted map[graph.TaskID]graph.RunTask
 	asks   []graph.TaskID
-	held   map[graph.TaskID]string
+	held   map[graph.TaskID][]string
 
 	// rootEpoch runs; stopRoot ends it.
 	rootEpoch int

@@ -2,11 +2,13 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -15,6 +17,7 @@ import (
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
@@ -374,4 +377,57 @@ func (s *Scheduler) keptAttempts(j *job) graph.Kept {
 		}
 	}
 	return kept
+}
+
+// recoverFrames takes up the frames of an earlier process, and lets the jobs that name
+// them go on holding them: before anything else, as a frame that was released goes when
+// nobody holds it.
+func (s *Scheduler) recoverFrames(records []journal.Frame, jobs []*job) error {
+	var all []cached.Record
+	lineages := map[string]*lineage{}
+	for _, r := range records {
+		l, rec := &lineage{}, cached.Record{}
+		if err := errors.Join(json.Unmarshal(r.Lineage, l), json.Unmarshal(r.Pieces, &rec)); err != nil {
+			return fmt.Errorf("take up cached frame %s: %w", r.ID, err)
+		}
+		rec.Expires = r.Expires
+		all, lineages[r.ID] = append(all, rec), l
+	}
+	s.state.frames = newFrames(s.cfg, all...)
+	s.state.frames.lineages = lineages
+	for _, r := range all {
+		for _, id := range lineages[r.ID].Frames {
+			_ = s.frameEvent(cached.Use{Frame: id, Owner: r.Owner, User: r.ID, Again: true})
+		}
+		for _, j := range jobs {
+			if j.names(r.ID) {
+				_ = s.frameEvent(cached.Use{Frame: r.ID, Owner: j.namespace, User: j.id, Again: true})
+			}
+		}
+	}
+	for _, r := range all {
+		s.checkPieces(r.ID)
+	}
+	return nil
+}
+
+// resumeFrames has a job that goes on read its frames again. Without one of them it
+// fails when it wants a piece that it hasn't read.
+func (s *Scheduler) resumeFrames(j *job) {
+	for _, id := range framesOf(j.planned) {
+		_ = s.frameEvent(cached.Use{Frame: id, Owner: j.namespace, User: j.id, Again: true})
+	}
+}
+
+// resumeHeld takes up a piece that the job was given in an earlier process, and says
+// whether it is still there.
+func (s *Scheduler) resumeHeld(j *job, a journal.Attempt) bool {
+	frame := j.planned.Stages[a.Stage].Frame
+	real, _, _ := strings.Cut(a.ID, "@")
+	j.holdPiece(graph.TaskID{Stage: a.Stage, Task: a.Task}, a.ID) // who reads it may tell that it is lost
+	if !s.state.frames.Has(frame, a.Task, real) {
+		return false
+	}
+	_ = s.frameEvent(cached.Holds{Frame: frame, User: j.id, Piece: a.Task})
+	return true
 }

@@ -153,7 +153,11 @@ func (m *Frames) Apply(ev Event, now time.Time) []Action {
 		m.buildFailed(ev)
 	case PiecesLost:
 		if f := m.frames[ev.Frame]; f != nil {
-			lost := func(p Piece) bool { return slices.Contains(ev.Attempts, p.Attempt) }
+			gone := make(map[string]bool, len(ev.Attempts))
+			for _, a := range ev.Attempts {
+				gone[a] = true
+			}
+			lost := func(p Piece) bool { return gone[p.Attempt] }
 			m.tell(f, lost)
 			m.lose(f, lost)
 		}
@@ -227,6 +231,21 @@ func (m *Frames) Held(id, user string, number int) (Piece, bool) {
 	}
 	p, ok := u.given[number]
 	return p, ok
+}
+
+// HeldOn are the attempts that made what a user was given of a frame, as far as it is on
+// an executor.
+func (m *Frames) HeldOn(id, user, executor string) (attempts []string) {
+	u := m.userOf(id, user)
+	if u == nil {
+		return nil
+	}
+	for _, p := range u.given {
+		if p.Executor == executor {
+			attempts = append(attempts, p.Attempt)
+		}
+	}
+	return attempts
 }
 
 // Has says whether a piece is one of a frame's, and can be read as far as is known.

@@ -642,8 +642,11 @@ func TestPiecesOfAnotherRun(t *testing.T) {
 	}
 	m := cached.New(cached.Limits{TTL: ttl}, cached.Record{ID: "f", Owner: "ann", TTL: ttl, Pieces: pieces("a")})
 	for _, ev := range []cached.Event{
-		cached.Use{Frame: "f", Owner: "ann", User: "j", Again: true}, cached.Holds{Frame: "f", User: "j", Piece: 0}, cached.ExecutorLost{Executor: "e2"},
-		cached.Want{Frame: "f", User: "j", Pieces: []int{1}, Of: 2}, cached.Building{Frame: "f", Build: "b"},
+		cached.Use{Frame: "f", Owner: "ann", User: "j", Again: true},
+		cached.Holds{Frame: "f", User: "j", Piece: 0},
+		cached.ExecutorLost{Executor: "e2"},
+		cached.Want{Frame: "f", User: "j", Pieces: []int{1}, Of: 2},
+		cached.Building{Frame: "f", Build: "b"},
 	} {
 		m.Apply(ev, now)
 	}
