@@ -87,13 +87,13 @@ func (s *server) count() int {
 	return s.calls
 }
 
-func serve(t *testing.T, s *server) string {
+func serve(t *testing.T, s *server, opts ...grpc.ServerOption) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(wire.ServerOptions()...)
+	g := grpc.NewServer(append(wire.ServerOptions(), opts...)...)
 	flight.RegisterFlightServiceServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()

@@ -10,6 +10,8 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/firn-project/firn/internal/flightread"
 	"github.com/firn-project/firn/internal/wire"
@@ -65,6 +67,7 @@ func (l *freezer) thaw() {
 // An executor that stands still in the middle of a stream keeps its connection. What
 // it holds is lost after a bounded wait.
 func TestAFrozenExecutorIsLost(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +82,7 @@ func TestAFrozenExecutorIsLost(t *testing.T) {
 		g.Stop()
 		<-done
 	})
-	r := client(t, flightread.Config{Silence: 200 * time.Millisecond}).Open(t.Context(), source(l.Addr().String()))
+	r := client(t, flightread.Config{Silence: silence}).Open(t.Context(), source(l.Addr().String()))
 	defer r.Close()
 	b, err := r.Next()
 	if err != nil {
@@ -93,12 +96,22 @@ func TestAFrozenExecutorIsLost(t *testing.T) {
 	}
 }
 
+// silence is short for a test, and long enough for a busy machine to answer within half
+// of it.
+const silence = 2 * time.Second
+
 // An executor that answers is waited for, however long it has no rows.
 func TestASlowExecutorIsNotLost(t *testing.T) {
+	t.Parallel()
 	s := &server{total: 1, hang: true}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	r := client(t, flightread.Config{Silence: 40 * time.Millisecond}).Open(ctx, source(serve(t, s)))
+	questions := make(chan struct{}, 100)
+	addr := serve(t, s, grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+		questions <- struct{}{}
+		return status.Error(codes.Unimplemented, "there is no such method")
+	}))
+	r := client(t, flightread.Config{Silence: silence}).Open(ctx, source(addr))
 	defer r.Close()
 	b, err := r.Next()
 	if err != nil {
@@ -110,10 +123,12 @@ func TestASlowExecutorIsNotLost(t *testing.T) {
 		_, err := r.Next()
 		ended <- err
 	}()
-	select {
-	case err := <-ended:
-		t.Errorf("given up after some silence: %v", err)
-	case <-time.After(400 * time.Millisecond): // ten times as long
+	for range 3 { // the second and the third are asked after an answer only
+		select {
+		case err := <-ended:
+			t.Fatalf("given up after some silence: %v", err)
+		case <-questions:
+		}
 	}
 	stop()
 	if _, lost := errors.AsType[*wire.LostInputError](<-ended); lost {

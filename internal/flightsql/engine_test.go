@@ -318,7 +318,7 @@ func TestSlow(t *testing.T) {
 			<-ctx.Done()
 		}
 	}
-	e := start(t, &flightsqltest.Server{Endpoints: 1, Rows: 10, BatchRows: 2, Pace: hang}, func(a *flightsql.Access) { a.ReadTimeout = 50 * time.Millisecond })
+	e := start(t, &flightsqltest.Server{Endpoints: 1, Rows: 10, BatchRows: 2, Pace: hang}, func(a *flightsql.Access) { a.ReadTimeout = time.Second })
 	x, err := e.Execute(t.Context(), "q")
 	if err != nil {
 		t.Fatal(err)
@@ -357,15 +357,68 @@ func TestCancel(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	}
-	s := &flightsqltest.Server{Endpoints: 2, Rows: 1, Polls: 1 << 30}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	polls := 0
+	s := &flightsqltest.Server{Endpoints: 2, Rows: 1, Polls: 1 << 30, Info: func(*flight.FlightInfo) {
+		if polls++; polls == 2 { // what the first said has come by then
+			cancel(errEnough)
+		}
+	}}
 	e := start(t, s, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := e.Execute(ctx, "q"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := e.Execute(ctx, "q"); !errors.Is(err, errEnough) {
 		t.Errorf("got %v", err)
 	}
-	if got := s.Cancelled(); len(got) != 1 {
+	if got := s.Cancelled(); !slices.Equal(got, []string{"CancelFlightInfo 1 with 0 endpoints"}) {
 		t.Errorf("got %q", got)
+	}
+}
+
+var errEnough = errors.New("enough")
+
+// passed is a context that gives an earlier deadline than the one that ends it: to
+// servers, it has passed already.
+type passed struct {
+	context.Context
+}
+
+func (passed) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// TestDeadline: an engine that says that the deadline has passed, before the caller's
+// timer does, isn't taken for one that can't be reached.
+func TestDeadline(t *testing.T) {
+	s := &flightsqltest.Server{Endpoints: 1, Rows: 4, BatchRows: 2, Get: func(r flightsqltest.Reading) (int, error) {
+		return 2 - r.Read, status.Error(codes.DeadlineExceeded, "the deadline has passed")
+	}}
+	var access flightsql.Access
+	e := start(t, s, func(a *flightsql.Access) { access = *a })
+	unpolled := start(t, &flightsqltest.Server{Polls: -1}, nil)
+	x, err := e.Execute(t.Context(), "q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := e.Read(t.Context(), x.Endpoints[0], x.Columns, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	b, err := stream.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Release()
+	for op, call := range map[string]func(context.Context) error{
+		"poll":   func(ctx context.Context) error { _, err := e.Execute(ctx, "q"); return err },
+		"ask":    func(ctx context.Context) error { _, err := unpolled.Execute(ctx, "q"); return err },
+		"open":   func(ctx context.Context) error { _, err := e.Read(ctx, x.Endpoints[0], x.Columns, false); return err },
+		"read":   func(ctx context.Context) error { _, err := stream.Next(ctx); return err },
+		"renew":  func(ctx context.Context) error { _, _, err := e.Renew(ctx, x.Endpoints[0]); return err },
+		"log in": func(ctx context.Context) error { _, err := flightsql.Login(ctx, access, "u", "p"); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if err := call(passed{ctx}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", op, err)
+		}
+		cancel()
 	}
 }
 

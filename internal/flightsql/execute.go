@@ -206,8 +206,8 @@ func (e *Engine) schema(ctx context.Context, info *flight.FlightInfo, desc *flig
 		})
 		if err == nil {
 			raw = res.GetSchema()
-		} else if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		} else if cause := ended(ctx); cause != nil {
+			return nil, cause
 		}
 	}
 	if len(raw) == 0 && len(endpoints) > 0 {

@@ -90,8 +90,8 @@ func (e *Engine) Read(ctx context.Context, f plan.SourceFile, want []plan.Column
 // judge says what an error at opening means: that the ticket is unknown, or, if final
 // isn't nil, that trying again doesn't help.
 func (e *Engine) judge(ctx context.Context, f plan.SourceFile, err error) (gone bool, final error) {
-	if ctx.Err() != nil {
-		return false, context.Cause(ctx)
+	if cause := ended(ctx); cause != nil {
+		return false, cause
 	}
 	if commit.CodeOf(err) != "" {
 		return false, err
@@ -118,8 +118,8 @@ func (e *Engine) lost(f plan.SourceFile, err error) error {
 }
 
 func (e *Engine) reading(ctx context.Context, code commit.Code, f plan.SourceFile, err error, hint string) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if cause := ended(ctx); cause != nil {
+		return cause
 	}
 	if commit.CodeOf(err) != "" {
 		return err
@@ -227,6 +227,10 @@ func (s *Stream) Next(ctx context.Context) (_ arrow.RecordBatch, err error) {
 			hint, code := "", commit.CodeFlightRead
 			if tooLarge(err) {
 				code, hint = commit.CodeFlightTooLarge, "Have the engine send smaller batches."
+			}
+			if cause := ended(s.ctx); cause != nil && !errors.Is(cause, errIdle) {
+				err = cause
+				return
 			}
 			err = s.engine.reading(ctx, code, s.file, s.why(err), hint)
 		}
