@@ -134,25 +134,29 @@ func (j *SQLite) OpenManifest(ctx context.Context, jobID string) (io.ReadCloser,
 	if err != nil {
 		return nil, problem("read manifest", path, err)
 	}
-	return &keptReader{File: f, name: file, sum: sha256.New()}, nil
+	return &keptReader{file: f, name: file, sum: sha256.New()}, nil
 }
 
-// keptReader reads a manifest's file and compares it with its name at the end.
+// keptReader reads a manifest's file and compares it with its name at the end. The file
+// isn't embedded: it has WriteTo, which io.Copy would take instead of Read.
 type keptReader struct {
-	*os.File
+	file *os.File
 	name string
 	sum  hash.Hash
 }
 
+// Close implements io.Closer.
+func (r *keptReader) Close() error { return r.file.Close() }
+
 // Read implements io.Reader.
 func (r *keptReader) Read(p []byte) (int, error) {
-	n, err := r.File.Read(p)
+	n, err := r.file.Read(p)
 	r.sum.Write(p[:n])
 	switch {
 	case errors.Is(err, io.EOF) && hex.EncodeToString(r.sum.Sum(nil))+".arrow" != r.name:
-		err = problem("read manifest", r.Name(), errors.New("its content isn't what was kept"))
+		err = problem("read manifest", r.file.Name(), errors.New("its content isn't what was kept"))
 	case err != nil && !errors.Is(err, io.EOF):
-		err = problem("read manifest", r.Name(), err)
+		err = problem("read manifest", r.file.Name(), err)
 	}
 	return n, err
 }
