@@ -281,9 +281,21 @@ func (h writeHost) ended(ctx context.Context, st *firnpb.JobStatus) (writes.Writ
 	return w, err
 }
 
+// waitsForSeal says whether the job is that of an open write, and ready to go on once
+// it is sealed.
+func (j *job) waitsForSeal() bool {
+	return j != nil && j.isOpenWrite() && j.planned != nil && j.early == graph.Running
+}
+
 // Commit implements writes.Host.
 func (h writeHost) Commit(ctx context.Context, id string) error {
 	s := h.s
+	// The seal is on record: who asked may leave, and the job goes on all the same.
+	ctx = context.WithoutCancel(ctx)
+	waits := false
+	if err := s.loop.call(ctx, func() { waits = s.state.jobs[id].waitsForSeal() }); err != nil || !waits {
+		return err // it goes on already: manifests needn't be listed for that
+	}
 	state, err := s.journal.WriteState(ctx, id)
 	if err != nil {
 		return err
@@ -295,7 +307,7 @@ func (h writeHost) Commit(ctx context.Context, id string) error {
 	closing := false
 	err = s.loop.call(ctx, func() {
 		j := s.state.jobs[id]
-		if j == nil || j.external == nil || j.hasEnded() || j.graph != nil || j.planned == nil || j.early != graph.Running || state.Phase != lifecycle.Sealed {
+		if !j.waitsForSeal() || state.Phase != lifecycle.Sealed {
 			return
 		}
 		if closing = s.state.closing; closing {
@@ -318,12 +330,12 @@ func (h writeHost) Commit(ctx context.Context, id string) error {
 // End implements writes.Host.
 func (h writeHost) End(ctx context.Context, id string) error {
 	s := h.s
-	state, err := s.journal.WriteState(ctx, id)
+	state, err := s.journal.WriteState(context.WithoutCancel(ctx), id)
 	if err != nil {
 		return err
 	}
 	var j *job
-	if err := s.loop.call(ctx, func() {
+	if err := s.loop.call(context.WithoutCancel(ctx), func() {
 		if j = s.state.jobs[id]; j != nil {
 			s.endWrite(j, state.Phase)
 		}

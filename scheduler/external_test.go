@@ -420,7 +420,7 @@ func TestExpiry(t *testing.T) {
 	if _, _, err := h.s.journal.StepWrite(t.Context(), kept.WriteID, lifecycle.Renew{Now: later}, nil); err != nil {
 		t.Fatal(err)
 	}
-	h.s.writes.Expire(t.Context(), left.Expires.Add(time.Second))
+	h.s.writes.Follow(t.Context(), left.Expires.Add(time.Second))
 	wantState(t, h.get(left.WriteID), graph.JobFailed, commit.CommitNone)
 	if a := d.seal(left.WriteID, handle); a.Result != openwrite.ResultNotOpen || a.Status.State != openwrite.StateExpired || a.Status.Error == nil || a.Status.Error.Code != string(commit.CodeWriteNotOpen) {
 		t.Errorf("%+v, %+v", a, a.Status.Error)
@@ -428,7 +428,7 @@ func TestExpiry(t *testing.T) {
 	if a := d.seal(kept.WriteID, d.write(kept, "a")); a.Status.State != openwrite.StateCommitted {
 		t.Errorf("%+v", a)
 	}
-	h.s.writes.Expire(t.Context(), later.Add(48*time.Hour))
+	h.s.writes.Follow(t.Context(), later.Add(48*time.Hour))
 	if a := d.must(openwrite.ActionStatus, ref(kept.WriteID)); a.Status.State != openwrite.StateCommitted {
 		t.Errorf("a committed write expired: %+v", a)
 	}

@@ -164,8 +164,9 @@ type Journal interface {
 	StepWrite(ctx context.Context, jobID string, ev lifecycle.Event, body []byte) (lifecycle.State, lifecycle.Answer, error)
 	// WriteState reads the record of an external write.
 	WriteState(ctx context.Context, jobID string) (lifecycle.State, error)
-	// OpenWrites lists the external writes that are open and whose jobs run.
-	OpenWrites(ctx context.Context) ([]lifecycle.State, error)
+	// RunningWrites lists the external writes whose jobs run, in every phase, without
+	// their handles.
+	RunningWrites(ctx context.Context) ([]lifecycle.State, error)
 	// WriteManifests lists the manifests that were handed in for a write whose job
 	// hasn't ended, by attempt; WriteManifest reads one.
 	WriteManifests(ctx context.Context, jobID string) ([]lifecycle.Manifest, error)

@@ -16,8 +16,11 @@ import (
 	"github.com/firn-project/firn/scheduler/writes/lifecycle"
 )
 
-const writeQuery = `SELECT w.job_id, w.phase, w.ttl_ms, w.expires_ms, w.max_expires_ms, w.manifests, w.files, w.bytes, w.handles, w.digest, coalesce(j.ended_ms, 1) > 0
-	FROM writes w LEFT JOIN jobs j ON j.id = w.job_id`
+const (
+	writeColumns = `SELECT w.job_id, w.phase, w.ttl_ms, w.expires_ms, w.max_expires_ms, w.manifests, w.files, w.bytes`
+	writeEnded   = `coalesce(j.ended_ms, 1) > 0 FROM writes w LEFT JOIN jobs j ON j.id = w.job_id`
+	writeQuery   = writeColumns + `, w.handles, w.digest, ` + writeEnded
+)
 
 // StepWrite implements Journal.
 func (j *SQLite) StepWrite(ctx context.Context, jobID string, ev lifecycle.Event, body []byte) (s lifecycle.State, a lifecycle.Answer, err error) {
@@ -98,10 +101,10 @@ func (j *SQLite) WriteState(ctx context.Context, jobID string) (lifecycle.State,
 	return s, nil
 }
 
-// OpenWrites implements Journal.
-func (j *SQLite) OpenWrites(ctx context.Context) ([]lifecycle.State, error) {
-	rows, err := j.db.QueryContext(ctx, writeQuery+` WHERE w.phase = ? AND j.ended_ms = 0 ORDER BY w.job_id`, string(lifecycle.Open))
-	return list(rows, err, "open writes", scanWrite)
+// RunningWrites implements Journal. Handles are many, and it's asked all the time.
+func (j *SQLite) RunningWrites(ctx context.Context) ([]lifecycle.State, error) {
+	rows, err := j.db.QueryContext(ctx, writeColumns+`, x'', '', `+writeEnded+` WHERE j.ended_ms = 0 ORDER BY w.job_id`)
+	return list(rows, err, "running writes", scanWrite)
 }
 
 const manifestQuery = `SELECT attempt, digest, files, row_count, size, bytes FROM write_manifests`

@@ -114,7 +114,7 @@ func (s *Service) commit(ctx context.Context, c openwrite.Commit) (openwrite.Ans
 	if _, err := s.host.Find(ctx, c.WriteID); err != nil {
 		return out, err
 	}
-	state, answer, err := s.step(ctx, c.WriteID, lifecycle.Seal{Handles: c.Handles})
+	state, answer, err := s.decide(ctx, c.WriteID, lifecycle.Seal{Handles: c.Handles})
 	if err != nil && commit.CodeOf(err) != commit.CodeWriteNotFound {
 		return out, unsure{err} // it may be on record
 	}
@@ -197,7 +197,7 @@ func (s *Service) abort(ctx context.Context, r openwrite.Ref) (openwrite.Answer,
 	if _, err := s.host.Find(ctx, r.WriteID); err != nil {
 		return openwrite.Answer{}, err
 	}
-	state, _, err := s.step(ctx, r.WriteID, lifecycle.Abort{})
+	state, _, err := s.decide(ctx, r.WriteID, lifecycle.Abort{})
 	if err != nil {
 		return openwrite.Answer{}, err
 	}
@@ -225,45 +225,70 @@ func (s *Service) step(ctx context.Context, id string, ev lifecycle.Event) (life
 	return state, answer, err
 }
 
-// expireEvery is how often writes are looked through for those that have expired.
-const expireEvery = time.Second
+// decide is step for an event that decides what becomes of the write. A caller that
+// leaves meanwhile doesn't stop it.
+func (s *Service) decide(ctx context.Context, id string, ev lifecycle.Event) (lifecycle.State, lifecycle.Answer, error) {
+	return s.step(context.WithoutCancel(ctx), id, ev)
+}
 
-// Run expires the writes that nobody renewed, until ctx ends.
+// followEvery is how often the writes of running jobs are looked through.
+const followEvery = time.Second
+
+// Run follows the writes until ctx ends, or the scheduler leaves them to the next
+// process.
 func (s *Service) Run(ctx context.Context) {
-	t := time.NewTicker(expireEvery)
+	t := time.NewTicker(followEvery)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			s.Expire(ctx, time.Now())
+			s.Follow(ctx, time.Now())
+		case <-s.host.Leaving():
+			return
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// Expire ends the writes whose time is over.
-func (s *Service) Expire(ctx context.Context, now time.Time) {
-	open, err := s.journal.OpenWrites(ctx)
+// Follow expires the writes whose time is over, and has the jobs of all others do what
+// is on record of them: whoever sealed, aborted or expired one may have failed in
+// between.
+func (s *Service) Follow(ctx context.Context, now time.Time) {
+	running, err := s.journal.RunningWrites(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.log.Warn("open writes not listed", slog.Any("error", err))
+			s.log.Warn("writes not listed", slog.Any("error", err))
 		}
 		return
 	}
-	for _, w := range open {
-		if now.Before(w.Expires) || ctx.Err() != nil {
-			continue
+	for _, w := range running {
+		if ctx.Err() != nil {
+			return
 		}
-		state, answer, err := s.journal.StepWrite(ctx, w.WriteID, lifecycle.Expire{Now: now}, nil)
-		if err == nil && state.Phase == lifecycle.Expired {
-			if answer.Verdict == lifecycle.NowEnded {
-				s.log.Info("write expired", slog.String("job_id", w.WriteID), slog.Time("expired_at", w.Expires), slog.Int64("manifests", w.Manifests))
-			}
-			err = s.host.End(ctx, w.WriteID)
-		}
-		if err != nil && ctx.Err() == nil {
-			s.log.Warn("write not expired", slog.String("job_id", w.WriteID), slog.Any("error", err))
+		if err := s.follow(ctx, w, now); err != nil && ctx.Err() == nil {
+			s.log.Warn("write not followed", slog.String("job_id", w.WriteID), slog.String("phase", string(w.Phase)), slog.Any("error", err))
 		}
 	}
+}
+
+func (s *Service) follow(ctx context.Context, w lifecycle.State, now time.Time) error {
+	phase := w.Phase
+	if phase == lifecycle.Open && !now.Before(w.Expires) {
+		state, answer, err := s.decide(ctx, w.WriteID, lifecycle.Expire{Now: now})
+		if err != nil {
+			return err
+		}
+		if answer.Verdict == lifecycle.NowEnded {
+			s.log.Info("write expired", slog.String("job_id", w.WriteID), slog.Time("expired_at", w.Expires), slog.Int64("manifests", w.Manifests))
+		}
+		phase = state.Phase
+	}
+	switch phase {
+	case lifecycle.Sealed:
+		return s.host.Commit(ctx, w.WriteID)
+	case lifecycle.Aborted, lifecycle.Expired:
+		return s.host.End(ctx, w.WriteID)
+	}
+	return nil
 }

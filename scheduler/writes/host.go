@@ -19,11 +19,12 @@ type Host interface {
 	// left open is waited for until it is open again.
 	Find(ctx context.Context, id string) (Write, error)
 	Newest(ctx context.Context, key string) (Write, error)
-	// Commit has the job of a write that is sealed by its record go on. It may be
-	// called again.
+	// Commit has the job of a write that is sealed by its record go on, also when ctx
+	// ends meanwhile. It may be called again.
 	Commit(ctx context.Context, id string) error
-	// End ends the job of a write that is aborted or expired by its record, and returns
-	// when that is on record. It may be called again.
+	// End ends the job of a write that is aborted or expired by its record, also when
+	// ctx ends meanwhile, and returns when that is on record, or ctx ends. It may be
+	// called again.
 	End(ctx context.Context, id string) error
 	// Keys gives the keys with which an open write's prefix is written to; expired is
 	// the id of one that the store doesn't take any more.
@@ -41,7 +42,7 @@ type Host interface {
 type Journal interface {
 	StepWrite(ctx context.Context, jobID string, ev lifecycle.Event, body []byte) (lifecycle.State, lifecycle.Answer, error)
 	WriteState(ctx context.Context, jobID string) (lifecycle.State, error)
-	OpenWrites(ctx context.Context) ([]lifecycle.State, error)
+	RunningWrites(ctx context.Context) ([]lifecycle.State, error)
 }
 
 // Request is a write to begin.

@@ -88,10 +88,10 @@ func testWrites(t *testing.T, j journal.Journal) {
 	if s.Manifests != 2 || s.Files != 4 || s.Bytes != 14 || !s.Expires.Equal(at.Add(time.Hour+time.Minute)) {
 		t.Fatalf("%+v", s)
 	}
-	open, err := j.OpenWrites(ctx)
+	running, err := j.RunningWrites(ctx)
 	must(t, err)
-	if len(open) != 2 || open[0].WriteID != "j-1" || open[0].Files != 4 {
-		t.Fatalf("%+v", open)
+	if len(running) != 2 || running[0].WriteID != "j-1" || running[0].Files != 4 {
+		t.Fatalf("%+v", running)
 	}
 	h := handedIn("a", "a").Manifest.Handle("j-1")
 	void := handedIn("b", "a").Manifest.Handle("j-1")
@@ -103,8 +103,8 @@ func testWrites(t *testing.T, j journal.Journal) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	step(t, j, "j-2", lifecycle.Abort{}, "", lifecycle.NowEnded)
-	if open, err = j.OpenWrites(ctx); err != nil || len(open) != 0 {
-		t.Fatalf("%+v, %v", open, err)
+	if running, err = j.RunningWrites(ctx); err != nil || len(running) != 2 || running[0].Phase != lifecycle.Sealed || running[0].Handles != nil || running[1].Phase != lifecycle.Aborted {
+		t.Fatalf("%+v, %v", running, err)
 	}
 }
 
@@ -165,8 +165,8 @@ func testWriteEndsWithItsJob(t *testing.T, j journal.Journal) {
 	if all, err := j.WriteManifests(ctx, "j-1"); err != nil || len(all) != 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if open, err := j.OpenWrites(ctx); err != nil || len(open) != 0 {
-		t.Errorf("%+v, %v", open, err)
+	if running, err := j.RunningWrites(ctx); err != nil || len(running) != 0 {
+		t.Errorf("%+v, %v", running, err)
 	}
 	sweeps, err := j.Sweeps(ctx)
 	must(t, err)
