@@ -308,8 +308,9 @@ const commitWait = 30 * time.Second
 // A *SealedError says that the write was sealed with other handles; the report is of
 // those.
 //
-// When ctx ends first, or nobody answers, the report's state is unknown: the commit
-// may go on, and Commit may be called again.
+// When ctx ends first, nobody answers, or the call isn't let in, the report's state is
+// unknown: the commit, or one that was asked for before, may go on, and Commit may be
+// called again.
 func (w *Write) Commit(ctx context.Context, handles []Handle) (commit.Report, error) {
 	req := openwrite.Commit{Version: openwrite.Version, WriteID: w.ID(), Handles: []string{}}
 	for _, h := range handles {
@@ -358,13 +359,14 @@ func (w *Write) wait(ctx context.Context, s WriteStatus) (commit.Report, error) 
 	return s.report(), s.outcome()
 }
 
-// untold is the report of a commit that was asked for and whose end nobody told.
-// Only the scheduler itself says that nothing was sealed.
+// untold is the report of a commit that was asked for and whose end nobody told. That a
+// call changed nothing says nothing of those before it, which may have sealed the write
+// though nobody heard of it: only a void handle shows that the write was open.
 func (w *Write) untold(err error) commit.Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := commit.Report{JobID: w.id, Key: w.status.Key, State: commit.CommitUnknown}
-	if _, ok := errors.AsType[*told](err); ok && w.status.State == WriteOpen {
+	if commit.CodeOf(err) == commit.CodeHandleVoid {
 		r.State = commit.CommitNone
 	}
 	return r

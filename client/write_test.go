@@ -32,6 +32,8 @@ type writes struct {
 	lose   func(n int, call string) bool
 	answer func(a *openwrite.Answer)
 	put    error
+	// refuse is what calls are refused with before they're looked at.
+	refuse error
 
 	mu     sync.Mutex
 	calls  []string
@@ -98,6 +100,9 @@ func (f *writes) counted(call string) (lost bool) {
 func (f *writes) DoAction(act *flight.Action, s flight.FlightService_DoActionServer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.refuse != nil {
+		return f.refuse
+	}
 	a, err := f.act(act)
 	if f.counted(act.GetType()) {
 		return status.Error(codes.Unavailable, "the connection broke")
@@ -335,8 +340,8 @@ func TestOutcomesOfAWrite(t *testing.T) {
 	}
 }
 
-// Only the scheduler itself says that nothing was sealed, and only of the one call
-// there was.
+// Only the scheduler itself says that nothing was sealed: with a void handle, which it
+// looks at while a write is open.
 func TestACommitOfAWriteThatNobodyAnswers(t *testing.T) {
 	f := &writes{}
 	w := begin(t, f)
@@ -351,7 +356,7 @@ func TestACommitOfAWriteThatNobodyAnswers(t *testing.T) {
 		return !before && call == openwrite.ActionCommit
 	}
 	f.mu.Unlock()
-	if rep, err := w.Commit(t.Context(), []client.Handle{"bad"}); commit.CodeOf(err) != commit.CodeHandleVoid || rep.State != commit.CommitUnknown {
+	if rep, err := w.Commit(t.Context(), []client.Handle{"bad"}); commit.CodeOf(err) != commit.CodeHandleVoid || rep.State != commit.CommitNone {
 		t.Errorf("lost, then void: %+v, %v", rep, err)
 	}
 	f.mu.Lock()
@@ -367,6 +372,37 @@ func TestACommitOfAWriteThatNobodyAnswers(t *testing.T) {
 	defer cancel()
 	if rep, err := w.Commit(ctx, []client.Handle{"h"}); err == nil || rep.State != commit.CommitUnknown {
 		t.Errorf("stopped waiting: %+v, %v", rep, err)
+	}
+}
+
+// A commit that nobody heard of may have landed. What becomes of the next call says
+// nothing of it.
+func TestACommitAfterOneThatNobodyHeardOf(t *testing.T) {
+	f := &writes{}
+	w := begin(t, f)
+	ctx, leave := context.WithCancelCause(t.Context())
+	f.mu.Lock()
+	f.lose = func(int, string) bool { leave(errors.New("enough")); return true }
+	f.mu.Unlock()
+	if rep, err := w.Commit(ctx, []client.Handle{"h"}); err == nil || rep.State != commit.CommitUnknown {
+		t.Errorf("%+v, %v", rep, err)
+	}
+	for _, code := range []commit.Code{commit.CodeUnauthenticated, commit.CodeWriteNotFound, commit.CodeBadRequest} {
+		f.mu.Lock()
+		f.lose, f.refuse = nil, fault(code, errors.New("another token"))
+		f.mu.Unlock()
+		if rep, err := w.Commit(t.Context(), []client.Handle{"h"}); commit.CodeOf(err) != code || rep.State != commit.CommitUnknown {
+			t.Errorf("%s: %+v, %v", code, rep, err)
+		}
+		if rep, err := w.Wait(t.Context()); commit.CodeOf(err) != code || rep.State != commit.CommitUnknown {
+			t.Errorf("%s: %+v, %v", code, rep, err)
+		}
+	}
+	f.mu.Lock()
+	f.refuse = nil
+	f.mu.Unlock()
+	if rep, err := w.Commit(t.Context(), []client.Handle{"h"}); err != nil || rep.State != commit.CommitCommitted {
+		t.Errorf("%+v, %v", rep, err)
 	}
 }
 

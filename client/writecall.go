@@ -37,20 +37,10 @@ func (c *Client) again(ctx context.Context, call func() error) error {
 			return nil
 		}
 		if !retryable(err) || failures >= lostContact || ctx.Err() != nil || !sleep(ctx, c.opts.poll<<failures) {
-			err = c.fromFlight(ctx, err)
-			if t, ok := errors.AsType[*told](err); ok && failures > 0 {
-				return t.error // what came of the calls before, it doesn't say
-			}
-			return err
+			return c.fromFlight(ctx, err)
 		}
 	}
 }
-
-// told is an error that says of the only call there was that it changed nothing.
-type told struct{ error }
-
-// Unwrap gives the error itself.
-func (t *told) Unwrap() error { return t.error }
 
 // fromFlight turns the error of a call of the protocol into the one that the
 // scheduler made, if it made one.
@@ -60,9 +50,6 @@ func (c *Client) fromFlight(ctx context.Context, err error) error {
 	}
 	if ctx.Err() == nil {
 		if f := openwrite.FaultIn(status.Convert(err).Message()); f != nil {
-			if f.Outcome == string(commit.CommitNone) {
-				return &told{f.Err()}
-			}
 			return f.Err()
 		}
 	}

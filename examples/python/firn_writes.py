@@ -36,7 +36,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 class WriteError(Exception):
-    """A call that failed. It changed nothing, unless it is one of the classes below. `fault` is what Firn said of it."""
+    """A call that failed. It changed nothing, unless it is one of the classes below, and says nothing of earlier calls. `fault` is what Firn said of it."""
 
     def __init__(self, message: str, fault: dict[str, Any] | None = None, status: dict[str, Any] | None = None):
         super().__init__(message)
@@ -171,12 +171,17 @@ class Write:
 
     def commit(self, handles: Iterable[str], deadline: float = 600) -> dict[str, Any]:
         """Commits exactly the files of the handles, and gives the report. Raises NotCommitted if the table has nothing of them, SealedWithOthers if
-        another driver came first with others, Unknown if it isn't known after `deadline` seconds, and WriteError if the call was wrong: then the write is still open."""
+        another driver came first with others, Unknown if it isn't known after `deadline` seconds or the call failed, and WriteError for a handle that isn't one
+        of this write's: then the write is still open."""
         self._committing = True
         end = time.monotonic() + deadline
         try:
             answer = self.firn.act("CommitWrite", deadline, write_id=self.id, handles=sorted(set(handles)), wait_seconds=int(min(30, deadline)))
-        except Unanswered as e:
+        except WriteError as e:
+            # That this call changed nothing doesn't tell what became of those before it, of this driver or another. A void handle does:
+            # handles are looked at while a write is open.
+            if e.fault.get("code") == "FIRN-6044":
+                raise WriteError(str(e), e.fault) from e
             raise Unknown(f"write {self.id}: {e}", e.fault) from e
         self.status = answer["status"]
         if answer["result"] == "sealed_with_other_handles":
