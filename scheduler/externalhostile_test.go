@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -244,4 +246,52 @@ func TestPlansHaveNoExternalWrites(t *testing.T) {
 	must(t, err)
 	_, err = h.execute(&firnpb.ExecuteRequest{Physical: raw})
 	wantFault(t, err, commit.CodeBadPlan, "external write")
+}
+
+// TestRefusedManifestsTakeNoDisk: a worker that hands in again and again what isn't
+// kept doesn't fill the disk of the journal.
+func TestRefusedManifestsTakeNoDisk(t *testing.T) {
+	h := start(t, func(c *Config) { c.Writes = writes.Config{MaxFiles: 12_000} })
+	d := h.driver()
+	c := d.begin("k")
+	large := func(attempt string, n int) (all []commit.File) {
+		for i := range n {
+			f := fileOf(c, attempt)
+			f.Path = fmt.Sprintf("%s%s-%050d.parquet", c.Prefix, attempt, i)
+			all = append(all, f)
+		}
+		return all
+	}
+	taken := func() (files int, size int64) {
+		must(t, filepath.WalkDir(h.dir, func(path string, e os.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			info, err := e.Info()
+			if err == nil {
+				size += info.Size()
+			}
+			if filepath.Ext(path) == ".arrow" {
+				files++
+			}
+			return err
+		}))
+		return files, size
+	}
+	handle, err := d.handIn(c.WriteID, "a", large("a", 9000)...)
+	must(t, err)
+	files, size := taken()
+	for range 5 {
+		again, err := d.handIn(c.WriteID, "a", large("a", 9000)...)
+		if must(t, err); again != handle {
+			t.Errorf("another handle: %s", again)
+		}
+		_, err = d.handIn(c.WriteID, "a", large("a", 8000)...)
+		wantFault(t, err, commit.CodeManifestRefused, "another one")
+		_, err = d.handIn(c.WriteID, "b", large("b", 9000)...)
+		wantFault(t, err, commit.CodeManifestRefused, "18000 files; 12000 are allowed")
+	}
+	if f, s := taken(); f != files || f != 1 || s != size {
+		t.Errorf("%d files of manifests and %d bytes; there were %d and %d", f, s, files, size)
+	}
 }

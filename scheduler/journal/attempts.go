@@ -24,11 +24,15 @@ func (j *SQLite) Write(ctx context.Context, b Batch) error {
 		object = "job " + b.Jobs[0].ID
 	}
 	b.hit(failpoint.BeforeStart, failpoint.BeforeAccept, failpoint.BeforeEnd)
+	var forgotten []string
 	err := j.tx(ctx, func(tx *sql.Tx) error {
+		forgotten = nil
 		for _, r := range b.Jobs {
-			if err := putJob(ctx, tx, r); err != nil {
+			files, err := putJob(ctx, tx, r)
+			if err != nil {
 				return err
 			}
+			forgotten = append(forgotten, files...)
 		}
 		for _, p := range b.Plans {
 			if _, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO plans VALUES (?, ?)`, p.JobID, blob(p.Body)); err != nil {
@@ -55,6 +59,7 @@ func (j *SQLite) Write(ctx context.Context, b Batch) error {
 		return writeAttempts(ctx, tx, b)
 	})
 	if err == nil {
+		j.dropUnnamed(ctx, forgotten...)
 		b.hit(failpoint.AfterStart, failpoint.AfterAccept, failpoint.AfterEnd)
 	}
 	return problem("record", object, err)

@@ -12,8 +12,9 @@ const jobColumns = `id, namespace, key, fingerprint, statement, sql, tbl, state,
 // PutJob implements Journal.
 func (j *SQLite) PutJob(ctx context.Context, r Job) error { return j.Write(ctx, Batch{Jobs: []Job{r}}) }
 
-func putJob(ctx context.Context, tx *sql.Tx, r Job) error {
-	_, err := tx.ExecContext(ctx, `
+// putJob returns the files of manifests that it has forgotten.
+func putJob(ctx context.Context, tx *sql.Tx, r Job) (forgotten []string, err error) {
+	_, err = tx.ExecContext(ctx, `
 		INSERT INTO jobs (`+jobColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,0)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, commit_state = excluded.commit_state,
 			error = excluded.error, status = excluded.status, tbl = excluded.tbl, ended_ms = excluded.ended_ms`,
@@ -26,9 +27,9 @@ func putJob(ctx context.Context, tx *sql.Tx, r Job) error {
 		err = dueForSweeps(ctx, tx, r.ID)
 	}
 	if err == nil && !r.Ended.IsZero() {
-		err = forgetHandedIn(ctx, tx, r.ID)
+		forgotten, err = forgetHandedIn(ctx, tx, r.ID)
 	}
-	return err
+	return forgotten, err
 }
 
 // Job implements Journal.

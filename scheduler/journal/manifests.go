@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"github.com/firn-project/firn/internal/durable"
@@ -40,12 +41,16 @@ func (j *SQLite) keepManifest(body []byte) (keptManifest, error) {
 	name := hex.EncodeToString(sum[:]) + ".arrow"
 	dir := filepath.Join(j.dir, manifestDir)
 	path := filepath.Join(dir, name)
+	j.claims.take(name)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		err = writeDurably(path, body)
 	}
 	if isFull(err) && j.spendReserve() {
 		err = writeDurably(path, body)
+	}
+	if err != nil {
+		j.claims.leave(name)
 	}
 	return keptManifest{file: name}, problem("write manifest", path, err)
 }
@@ -59,16 +64,16 @@ func (j *SQLite) keepWritten(write func(io.Writer) error) (keptManifest, error) 
 		return keptManifest{body: all.Bytes()}, err
 	}
 	dir := filepath.Join(j.dir, manifestDir)
-	kept, err := spillManifest(dir, write)
+	kept, err := j.spillManifest(dir, write)
 	if isFull(err) && j.spendReserve() {
-		kept, err = spillManifest(dir, write)
+		kept, err = j.spillManifest(dir, write)
 	}
 	return kept, problem("write manifest", dir, err)
 }
 
 // spillManifest keeps what is small, and writes the rest to a file that is durable when
 // it returns.
-func spillManifest(dir string, write func(io.Writer) error) (kept keptManifest, err error) {
+func (j *SQLite) spillManifest(dir string, write func(io.Writer) error) (kept keptManifest, err error) {
 	s := &spill{dir: dir, sum: sha256.New()}
 	defer func() {
 		if s.file != nil && err != nil {
@@ -86,11 +91,15 @@ func spillManifest(dir string, write func(io.Writer) error) (kept keptManifest, 
 	if err := s.file.Sync(); err != nil {
 		return kept, err
 	}
+	j.claims.take(name)
 	if err := os.Rename(s.file.Name(), filepath.Join(dir, name)); err != nil {
+		j.claims.leave(name)
 		return kept, err
 	}
 	err = errors.Join(s.file.Close(), durable.SyncDir(dir), durable.SyncDir(filepath.Dir(dir)))
-	s.file = nil
+	if s.file = nil; err != nil {
+		j.claims.leave(name)
+	}
 	return keptManifest{file: name}, err
 }
 
@@ -210,12 +219,72 @@ func (j *SQLite) sweep(ctx context.Context) error {
 	}
 	for _, f := range found {
 		if !keep[f.Name()] {
-			if err := os.Remove(filepath.Join(j.dir, manifestDir, f.Name())); err != nil {
+			if err := os.Remove(filepath.Join(j.dir, manifestDir, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// claims counts who is about to put a row on record that names a manifest's file. The
+// same content has the same file, whosever it is.
+type claims struct {
+	mu    sync.Mutex
+	files map[string]int
+}
+
+func (c *claims) take(file string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.files == nil {
+		c.files = map[string]int{}
+	}
+	c.files[file]++
+}
+
+func (c *claims) leave(file string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.files[file]--; c.files[file] == 0 {
+		delete(c.files, file)
+	}
+}
+
+// settle gives the claim on a manifest up, once its row is on record or won't be.
+func (j *SQLite) settle(ctx context.Context, kept keptManifest, named bool) {
+	if kept.file == "" {
+		return
+	}
+	if j.claims.leave(kept.file); !named {
+		j.dropUnnamed(ctx, kept.file)
+	}
+}
+
+// dropUnnamed removes files of manifests that no row names and nobody is about to name.
+// What it can't remove is left to the next sweep.
+//
+// It's in a transaction of its own, and not in a shared one: no other write is half done
+// then, and nobody has taken the journal over.
+func (j *SQLite) dropUnnamed(ctx context.Context, files ...string) {
+	if j.dir == "" || len(files) == 0 {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	_ = j.txOnce(ctx, func(tx *sql.Tx) error {
+		j.claims.mu.Lock()
+		defer j.claims.mu.Unlock()
+		for _, file := range files {
+			var named bool
+			if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM manifests WHERE file = ?1) OR EXISTS (SELECT 1 FROM write_manifests WHERE file = ?1)`, file).Scan(&named); err != nil {
+				return err
+			}
+			if !named && j.claims.files[file] == 0 {
+				_ = os.Remove(filepath.Join(j.dir, manifestDir, file))
+			}
+		}
+		return nil
+	})
 }
 
 // The reserve is space that is kept free for the records of commits in flight.

@@ -27,6 +27,8 @@ type SQLite struct {
 	lock *os.File
 	// sealing keeps manifests that no row names yet from being swept.
 	sealing sync.RWMutex
+	// claims keep single ones from being removed meanwhile.
+	claims claims
 	// fault stands for what the disk may answer to a transaction, in tests.
 	fault func() error
 	group group

@@ -30,7 +30,7 @@ func (j *SQLite) SealFrom(ctx context.Context, u Unit, manifest func(io.Writer) 
 
 // seal seals a unit once keep has made its manifest durable, if that doesn't go into
 // the row.
-func (j *SQLite) seal(ctx context.Context, u Unit, keep func() (keptManifest, error)) error {
+func (j *SQLite) seal(ctx context.Context, u Unit, keep func() (keptManifest, error)) (err error) {
 	table, err := json.Marshal(u.Table)
 	if err != nil {
 		return err
@@ -43,6 +43,8 @@ func (j *SQLite) seal(ctx context.Context, u Unit, keep func() (keptManifest, er
 		return err
 	}
 	failpoint.Hit(failpoint.BeforeSeal)
+	named := false
+	defer func() { j.settle(ctx, kept, err == nil && named) }()
 	err = j.tx(ctx, func(tx *sql.Tx) error {
 		sealed, err := j.sealedBefore(ctx, tx, u)
 		if err != nil || sealed {
@@ -56,6 +58,7 @@ func (j *SQLite) seal(ctx context.Context, u Unit, keep func() (keptManifest, er
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO manifests VALUES (?, ?, ?)`, u.JobID, blob(kept.body), kept.file)
+		named = err == nil
 		return err
 	})
 	failpoint.HitIf(err == nil, failpoint.AfterSeal)

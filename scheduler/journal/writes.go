@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/firn-project/firn/internal/failpoint"
@@ -25,6 +26,13 @@ const (
 // StepWrite implements Journal.
 func (j *SQLite) StepWrite(ctx context.Context, jobID string, ev lifecycle.Event, body []byte) (s lifecycle.State, a lifecycle.Answer, err error) {
 	put, isPut := ev.(lifecycle.Put)
+	if isPut {
+		// A manifest that won't be kept isn't written to the disk, and takes no turn of
+		// those who write. That one is kept, the transaction decides.
+		if _, s, a, err = stepOf(ctx, j.db, jobID, ev); err != nil || a.Verdict != lifecycle.Kept {
+			return s, a, problem("read write", jobID, err)
+		}
+	}
 	if _, sealing := ev.(lifecycle.Seal); sealing {
 		failpoint.Hit(failpoint.BeforeWriteSeal)
 	}
@@ -39,22 +47,13 @@ func (j *SQLite) StepWrite(ctx context.Context, jobID string, ev lifecycle.Event
 		if kept, err = j.keepManifest(body); err != nil {
 			return s, a, err
 		}
+		defer func() { j.settle(ctx, kept, err == nil && a.Verdict == lifecycle.Kept) }()
 	}
 	err = j.tx(ctx, func(tx *sql.Tx) error {
-		was, err := scanWrite(tx.QueryRowContext(ctx, writeQuery+` WHERE w.job_id = ?`, jobID))
-		if err != nil {
-			return fmt.Errorf("write %s: %w", jobID, err)
-		}
-		var failed error
-		s, a = lifecycle.Step(was, func(attempt string) (m lifecycle.Manifest, ok bool) {
-			m, err := scanManifest(tx.QueryRowContext(ctx, manifestQuery+` WHERE job_id = ? AND attempt = ?`, jobID, attempt))
-			if err != nil && !errors.Is(err, sql.ErrNoRows) {
-				failed = errors.Join(failed, err)
-			}
-			return m, err == nil
-		}, ev)
-		if failed != nil {
-			return failed
+		var was lifecycle.State
+		var err error
+		if was, s, a, err = stepOf(ctx, tx, jobID, ev); err != nil {
+			return err
 		}
 		if isPut && a.Verdict == lifecycle.Kept {
 			m := put.Manifest
@@ -63,11 +62,11 @@ func (j *SQLite) StepWrite(ctx context.Context, jobID string, ev lifecycle.Event
 				return err
 			}
 		}
+		if s.Phase == was.Phase && s.Expires.Equal(was.Expires) && s.Manifests == was.Manifests {
+			return nil // files and bytes change with manifests, and handles with the phase
+		}
 		handles := []byte{}
 		if s.Phase == lifecycle.Sealed {
-			if was.Phase == lifecycle.Sealed {
-				return nil
-			}
 			if handles, err = json.Marshal(s.Handles); err != nil {
 				return err
 			}
@@ -78,6 +77,24 @@ func (j *SQLite) StepWrite(ctx context.Context, jobID string, ev lifecycle.Event
 	failpoint.HitIf(err == nil && a.Verdict == lifecycle.NowSealed, failpoint.AfterWriteSeal)
 	failpoint.HitIf(err == nil && a.Verdict == lifecycle.Kept, failpoint.AfterHandIn)
 	return s, a, problem("record a step of write", jobID, err)
+}
+
+// stepOf reads the record of a write, and says what an event would make of it.
+func stepOf(ctx context.Context, from interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}, jobID string, ev lifecycle.Event,
+) (was, s lifecycle.State, a lifecycle.Answer, err error) {
+	if was, err = scanWrite(from.QueryRowContext(ctx, writeQuery+` WHERE w.job_id = ?`, jobID)); err != nil {
+		return was, s, a, fmt.Errorf("write %s: %w", jobID, err)
+	}
+	s, a = lifecycle.Step(was, func(attempt string) (m lifecycle.Manifest, ok bool) {
+		m, failed := scanManifest(from.QueryRowContext(ctx, manifestQuery+` WHERE job_id = ? AND attempt = ?`, jobID, attempt))
+		if failed != nil && !errors.Is(failed, sql.ErrNoRows) {
+			err = errors.Join(err, failed)
+		}
+		return m, failed == nil
+	}, ev)
+	return was, s, a, err
 }
 
 // roomForManifest refuses manifests while the reserve is spent: what is left belongs
@@ -153,10 +170,11 @@ func writeWrites(ctx context.Context, tx *sql.Tx, b Batch) error {
 }
 
 // forgetHandedIn drops the manifests of a write with the end of its job: what was
-// sealed of them is in the unit's own.
-func forgetHandedIn(ctx context.Context, tx *sql.Tx, jobID string) error {
-	_, err := tx.ExecContext(ctx, `DELETE FROM write_manifests WHERE job_id = ?`, jobID)
-	return err
+// sealed of them is in the unit's own. It returns those that lie in files.
+func forgetHandedIn(ctx context.Context, tx *sql.Tx, jobID string) ([]string, error) {
+	rows, err := tx.QueryContext(ctx, `DELETE FROM write_manifests WHERE job_id = ? RETURNING file`, jobID)
+	files, err := list(rows, err, "manifests of "+jobID, func(s scanner) (f string, err error) { return f, s.Scan(&f) })
+	return slices.DeleteFunc(files, func(f string) bool { return f == "" }), err
 }
 
 func scanWrite(s scanner) (w lifecycle.State, err error) {
