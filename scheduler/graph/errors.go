@@ -105,6 +105,9 @@ func (s Spec) Validate() error {
 		if st.Adapt != nil && (len(st.Inputs) != 1 || st.ReadsAll) {
 			return bad("stage %d is adaptive and doesn't read one stage task by task", st.ID)
 		}
+		if st.Adapt != nil && s.Pipelined {
+			return bad("stage %d of a pipelined job is adaptive", st.ID)
+		}
 		seen[st.ID] = st
 	}
 	return nil

@@ -47,7 +47,7 @@ type StageSpec struct {
 	Manifests bool
 	// Adapt, if it isn't nil, has the stage cut into tasks when what it reads is
 	// there; Tasks is only how many there would be otherwise. Such a stage has one
-	// input, and reads it task by task.
+	// input, and reads it task by task. A pipelined job has none.
 	Adapt *adaptive.Policy
 }
 

@@ -38,9 +38,7 @@ type listed struct {
 }
 
 // underWay: every task runs or was accepted and can be read.
-func (s *stage) underWay() bool {
-	return (s.spec.Adapt == nil || s.layout != nil) && !s.stopped() && s.lost == 0
-}
+func (s *stage) underWay() bool { return !s.stopped() && s.lost == 0 }
 
 // begun: some task runs or was accepted.
 func (s *stage) begun() bool { return s.waiting+s.queued < len(s.tasks) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/graph/adaptive"
 )
 
 // content stands for the rows that an attempt gives: those of its task and of what
@@ -392,5 +393,16 @@ func TestPipelinedSpecIsChecked(t *testing.T) {
 	s.HasRoot = true
 	if err := s.Validate(); commit.CodeOf(err) != commit.CodeBadStages {
 		t.Error(err)
+	}
+	s.HasRoot = false
+	if err := s.Validate(); err != nil {
+		t.Error(err)
+	}
+	s.Stages[1].Adapt = &adaptive.Policy{Tasks: 4, MinTask: 1, MaxTask: 100}
+	if s.Pipelined = false; s.Validate() != nil {
+		t.Error(s.Validate())
+	}
+	if s.Pipelined = true; commit.CodeOf(s.Validate()) != commit.CodeBadStages {
+		t.Errorf("an adaptive stage: %v", s.Validate())
 	}
 }

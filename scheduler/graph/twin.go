@@ -29,17 +29,15 @@ func (g *Graph) mayTwin(s *stage, t *task) bool {
 // ready: all that the stage reads is there, or in a pipelined job on its way.
 func (g *Graph) ready(s *stage) bool {
 	for _, id := range s.spec.Inputs {
-		if in := g.stages[g.byID[id]]; !in.complete() && (!g.streamed(s, in) || !in.underWay()) {
+		if in := g.stages[g.byID[id]]; !in.complete() && (!g.streamed(in) || !in.underWay()) {
 			return false
 		}
 	}
 	return true
 }
 
-// streamed: s reads what stage in writes while that is written.
-func (g *Graph) streamed(s, in *stage) bool {
-	return g.spec.Pipelined && s.spec.Adapt == nil && !in.spec.Whole
-}
+// streamed: what stage in writes is read while that is written.
+func (g *Graph) streamed(in *stage) bool { return g.spec.Pipelined && !in.spec.Whole }
 
 // other is the attempt that runs beside the one named; none has an empty name.
 func (t *task) other(attempt string) launch {

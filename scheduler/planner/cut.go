@@ -50,7 +50,7 @@ func (j *Job) policy(p part) *adaptive.Policy {
 		// The sizes of a frame are known anyway.
 		slots = max(j.askSlots(), 1)
 	}
-	if slots == 0 || p.how == "" || j.Mode == plan.ModePipelined && !p.frames {
+	if slots == 0 || p.how == "" || j.Mode == plan.ModePipelined {
 		return nil
 	}
 	file := int64(defaultTarget * arrowOfFile)
