@@ -222,8 +222,15 @@ func TestStalledWorkersKeepNobodyOut(t *testing.T) {
 		reading: places{most: 1, writes: map[string]*place{}},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := s.read(t.Context(), Write{Plan: &plan.Commit{}}, "w", "a", &held{stream{ctx: ctx}}); commit.CodeOf(err) != commit.CodeBadRequest || !strings.Contains(err.Error(), "didn't come") {
+	turn, err := s.take(t.Context(), "w")
+	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := s.read(t.Context(), turn, Write{Plan: &plan.Commit{}}, "w", "a", &held{stream{ctx: ctx}}); commit.CodeOf(err) != commit.CodeBadRequest || !strings.Contains(err.Error(), "didn't come") {
+		t.Fatal(err)
+	}
+	if turn.done(); len(s.slots) != 1 {
+		t.Error("the place is given to another one while the stream is still read")
 	}
 	cancel() // as gRPC does when the call has ended
 	s.slots <- struct{}{}

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// places bounds how many manifests of one write are read at the same time; the
+// places bounds how many manifests of one write are taken at the same time; the
 // others wait. The zero value of a place is one that nobody wants.
 type places struct {
 	most int

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
@@ -24,7 +25,8 @@ import (
 const flightMethods = "/arrow.flight.protocol.FlightService/"
 
 const (
-	// handInsAtOnce is how many manifests are read at the same time: each takes memory.
+	// handInsAtOnce is how many manifests are taken at the same time, from their stream
+	// to the journal: each takes memory.
 	handInsAtOnce = 16
 	// handInTime is how long a worker may take to send one when it has a place.
 	handInTime = 2 * time.Minute
@@ -44,7 +46,7 @@ type Service struct {
 	verifier *wire.Verifier
 	deriver  Deriver
 	log      *slog.Logger
-	// slots has a place for each manifest that is being read, and reading how many
+	// slots has a place for each manifest that is being taken, and reading how many
 	// of one write want one.
 	slots      chan struct{}
 	reading    places
@@ -210,7 +212,12 @@ func (s *Service) handIn(stream flight.FlightService_DoPutServer) (string, error
 	if err != nil {
 		return "", err
 	}
-	m, err := s.read(ctx, w, writeID, attempt, &first{stream, message})
+	t, err := s.take(ctx, writeID)
+	if err != nil {
+		return "", err
+	}
+	defer t.done()
+	m, err := s.read(ctx, t, w, writeID, attempt, &first{stream, message})
 	if err != nil {
 		return "", err
 	}
@@ -237,25 +244,46 @@ func (s *Service) handIn(stream flight.FlightService_DoPutServer) (string, error
 	}
 }
 
-// read reads what a worker sends for a write that is open, when there's a place for
-// it. A worker that holds its stream back loses it when its time is over: the call
-// ends, and with it the stream and whoever reads it.
-func (s *Service) read(ctx context.Context, w Write, writeID, attempt string, stream flight.FlightService_DoPutServer) (manifest, error) {
+// turn is a manifest's place among those that are taken, until all who hold it are
+// done.
+type turn struct {
+	holders atomic.Int32
+	leave   func()
+}
+
+func (t *turn) done() {
+	if t.holders.Add(-1) == 0 {
+		t.leave()
+	}
+}
+
+// take waits for a place for a manifest of a write.
+func (s *Service) take(ctx context.Context, writeID string) (*turn, error) {
 	leave, err := s.reading.take(ctx, writeID)
 	if err != nil {
-		return manifest{}, err
+		return nil, err
 	}
 	select {
 	case s.slots <- struct{}{}:
 	case <-ctx.Done():
 		leave()
-		return manifest{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
+	t := &turn{leave: func() { <-s.slots; leave() }}
+	t.holders.Store(1)
+	return t, nil
+}
+
+// read reads what a worker sends for a write that is open. A worker that holds its
+// stream back loses it when its time is over: the call ends, and with it the stream
+// and whoever reads it, who has the place until then.
+func (s *Service) read(ctx context.Context, t *turn, w Write, writeID, attempt string, stream flight.FlightService_DoPutServer) (manifest, error) {
 	type result struct {
 		m   manifest
 		err error
 	}
 	done := make(chan result, 1)
+	t.holders.Add(1)
 	go func() {
 		var r result
 		defer func() {
@@ -263,8 +291,7 @@ func (s *Service) read(ctx context.Context, w Write, writeID, attempt string, st
 				s.log.Error("panic recovered", slog.String("in", "take a manifest"), slog.Any("panic", p))
 				r.err = fmt.Errorf("take a manifest: internal fault: %v", p)
 			}
-			<-s.slots
-			leave()
+			t.done()
 			done <- r
 		}()
 		state, err := s.state(ctx, writeID)
