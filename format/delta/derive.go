@@ -107,7 +107,8 @@ func fileColumn(f Field, m Mapping, number *int, counted bool) (c footer.Column,
 		*number++
 		c.Key = *number
 	}
-	return c, shapeColumn(&c, f.Type, m)
+	err = shapeColumn(&c, f.Type, m)
+	return c, err
 }
 
 func structColumns(s *Struct, m Mapping, number *int, counted bool) ([]footer.Column, error) {
@@ -124,14 +125,15 @@ func structColumns(s *Struct, m Mapping, number *int, counted bool) ([]footer.Co
 
 // shapeColumn says what a column consists of that is no struct.
 func shapeColumn(c *footer.Column, t Type, m Mapping) (err error) {
-	inside := func(t Type, null bool) (footer.Column, error) {
-		in := footer.Column{Name: "element", Required: !null, Key: otherKey}
+	inside := func(t Type, null bool) (in footer.Column, err error) {
+		in = footer.Column{Name: "element", Required: !null, Key: otherKey}
 		if s, ok := t.(*Struct); ok {
 			in.Shape = footer.Group
 			in.Children, err = structColumns(s, m, new(int), false)
 			return in, err
 		}
-		return in, shapeColumn(&in, t, m)
+		err = shapeColumn(&in, t, m)
+		return in, err
 	}
 	switch t := t.(type) {
 	case *Array:
