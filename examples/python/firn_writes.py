@@ -189,13 +189,16 @@ class Write:
         return self.outcome(end - time.monotonic())
 
     def outcome(self, deadline: float = 600) -> dict[str, Any]:
-        """Waits for what becomes of a sealed write: its report, or an error as `commit` raises them."""
-        end = time.monotonic() + deadline
-        while self.status["state"] == "committing" and (left := end - time.monotonic()) > 0:
+        """Waits for what becomes of a sealed write: its report, or an error as `commit` raises them; WriteError if nothing is sealed."""
+        end, ask = time.monotonic() + deadline, {"committing"}
+        if self._committing:  # a commit may have sealed it though nobody heard of it: "open" is what was known before
+            ask.add("open")
+        while self.status["state"] in ask and (left := end - time.monotonic()) > 0:
+            ask.discard("open")
             try:
                 self.status = self.firn.act("WriteStatus", left, write_id=self.id, wait_seconds=int(min(30, left)))["status"]
             except WriteError as e:
-                raise Unknown(f"write {self.id} is sealed, and nobody says how it stands: {e}", e.fault, self.status) from e
+                raise Unknown(f"nobody says how write {self.id} stands: {e}", e.fault, self.status) from e
         state, fault = self.status["state"], self.status.get("error") or {}
         why = fault.get("cause") or fault.get("op") or self.status.get("waits_for")
         why = f": {why}" if why else ""
@@ -203,9 +206,9 @@ class Write:
             return self.status["report"]
         if state in ("refused", "failed", "aborted", "expired"):
             raise NotCommitted(f"write {self.id} isn't committed, it is {state}{why}", fault, self.status)
-        if state == "open":
+        if state == "open" and "open" not in ask:
             raise WriteError(f"write {self.id} is open: nothing was committed yet", status=self.status)
-        raise Unknown(f"write {self.id} is {state}{why}", fault, self.status)
+        raise Unknown(f"write {self.id} {'was' if state == 'open' else 'is'} {state}{why}", fault, self.status)
 
     def abort(self) -> dict[str, Any]:
         """Gives the write up, unless it is sealed. The status tells which."""

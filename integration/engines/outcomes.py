@@ -167,9 +167,26 @@ def answers_are_lost():
     lossy.client.times, lossy.client.then = 1, flight.FlightUnauthenticatedError("the token was revoked")
     raises(Unknown, write.commit, [])
     assert firn.resume("lossy-2").outcome()["rows"] == 0
-    # Neither is it one by itself: an earlier commit may have sealed the write.
+    # Neither is it one by itself: an earlier commit may have sealed the write. What this driver knew before it committed isn't, either.
     lossy.client.times = 0
     raises(Unknown, write.commit, [])
+    raises(Unknown, write.outcome)
+    raises(Unknown, write.outcome, deadline=0)
+    lossy.client.then = None
+    assert write.outcome()["rows"] == 0
+    # An abort that isn't let in gives nothing up, and one that comes too late says so.
+    lossy.client.then = flight.FlightUnauthenticatedError("the token was revoked")
+    raises(WriteError, write.abort)
+    lossy.client.then = None
+    assert write.abort()["state"] == "committed"
+    # A commit that was never sent seals nothing: the scheduler says so, and then it is known.
+    write = lossy.begin(TABLE, "never-sent")
+    lossy.client.then = flight.FlightUnauthenticatedError("the token was revoked")
+    raises(Unknown, write.commit, [])
+    lossy.client.then = None
+    assert raises(WriteError, write.outcome).status["state"] == "open"
+    assert write.abort()["state"] == "aborted"
+    raises(NotCommitted, write.outcome)
 
 
 def the_scheduler_is_away():
