@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"math"
@@ -162,12 +163,16 @@ func (s *Scheduler) launchNext(n int, room func(*executor) bool) []*launch {
 				fits = s.placement.Fit(j.id, up, run.Failed, now.Sub(run.Since), now)
 			}
 			takes := func(e *executor) bool { return room(e) && fits(e.id) }
-			if len(j.held) > 0 {
-				if e := s.leastBusy(func(e *executor) bool { return takes(e) && hasInput(e, run) }); e != nil {
-					return e
-				}
+			e := s.leastBusy(takes)
+			if e == nil || !readsFrames(j, run) {
+				return e
 			}
-			return s.leastBusy(takes)
+			// What it reads is looked at only now that it is launched.
+			holds := map[string]bool{}
+			for _, in := range run.Inputs {
+				holds[in.Executor] = true
+			}
+			return cmp.Or(s.leastBusy(func(e *executor) bool { return takes(e) && holds[e.id] }), e)
 		})
 		if len(j.queue) > 0 {
 			s.state.ready = append(s.state.ready, j)
@@ -199,9 +204,9 @@ func (s *Scheduler) next(j *job, place func(graph.RunTask) *executor) (run graph
 	return graph.RunTask{}, nil, false
 }
 
-// hasInput says whether a task reads pieces of a cached frame that an executor has.
-func hasInput(e *executor, run graph.RunTask) bool {
-	return slices.ContainsFunc(run.Inputs, func(in graph.Accepted) bool { return in.Executor == e.id })
+// readsFrames says whether a task reads pieces of cached frames.
+func readsFrames(j *job, run graph.RunTask) bool {
+	return slices.ContainsFunc(j.planned.Stages[run.Task.Stage].Inputs, func(in int) bool { return j.planned.Stages[in].Frame != "" })
 }
 
 // unreachable notes that an executor couldn't be read from: the job's tasks rather run

@@ -191,7 +191,7 @@ func (s *Scheduler) holds(e *executor) []string {
 	for _, j := range s.jobsInOrder() {
 		needed := j.hasEnded() && j.resultOn(e.id)
 		if j.graph != nil && !j.hasEnded() && !j.graph.Sealed() {
-			needed = j.graph.DoneOn()[e.id] > 0
+			needed = j.graph.HasOutputOn(e.id)
 		}
 		if needed {
 			all = append(all, j.id)

@@ -140,6 +140,24 @@ func TestFramesAreTheirOwners(t *testing.T) {
 	}
 }
 
+// TestTasksRunWherePiecesAre: rather than on an executor with more free slots.
+func TestTasksRunWherePiecesAre(t *testing.T) {
+	h := start(t, bindFrames)
+	startReaders(t, &h, "e1")
+	frame, _ := h.cacheIt("")
+	e2 := startExecutor(t, h.s, executorOptions{id: "e2", slots: 4})
+	id := h.submit(&firnpb.ExecuteRequest{Sql: "FROM " + frame})
+	wantState(t, h.wait(id), graph.Succeeded, commit.CommitNone)
+	if n := launchedFor(e2, id); n != 0 {
+		t.Errorf("%d tasks ran away from what they read", n)
+	}
+	id = h.submit(&firnpb.ExecuteRequest{Sql: "SELECT 1"})
+	wantState(t, h.wait(id), graph.Succeeded, commit.CommitNone)
+	if launchedFor(e2, id) == 0 {
+		t.Error("no task of another job ran on the executor with more free slots")
+	}
+}
+
 // TestLostPiecesAreBuiltAgain: those alone, once for all jobs; and with the release of
 // the frame everything of it is freed on all executors.
 func TestLostPiecesAreBuiltAgain(t *testing.T) {

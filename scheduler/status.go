@@ -58,7 +58,8 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 			st.Tasks += stage.GetTasks()
 		}
 		st.RejectedRows, st.Rejects = j.graph.Rejected()
-		st.Executors = executorTasks(doneOn(j))
+		// Pieces of cached frames were made for other jobs.
+		st.Executors = executorTasks(j.graph.DoneOn(func(stage int) bool { return j.planned.Stages[stage].Frame == "" }))
 		if j.planned.Root == nil && len(st.Stages) > 0 {
 			st.Rows = st.Stages[len(st.Stages)-1].GetRows()
 		}
@@ -132,21 +133,6 @@ func (s *Scheduler) stages(j *job) []*firnpb.StageStatus {
 func showReport(root *firnpb.StageStatus, r *commit.Report) {
 	root.Rows, root.Bytes, root.Files = r.Rows, r.Bytes, uint32(r.Files)
 	root.Attempts, root.Conflicts, root.SnapshotId = uint32(r.Attempts), uint32(r.Conflicts), r.SnapshotID
-}
-
-// doneOn counts the accepted attempts by executor, but for those that stand for pieces
-// of cached frames.
-func doneOn(j *job) map[string]int {
-	if len(framesOf(j.planned)) == 0 {
-		return j.graph.DoneOn()
-	}
-	n := map[string]int{}
-	for _, r := range j.graph.Runs() {
-		if r.Done && j.planned.Stages[r.Task.Stage].Frame == "" {
-			n[r.Executor]++
-		}
-	}
-	return n
 }
 
 // executorTasks lists how many attempts were accepted on each executor.

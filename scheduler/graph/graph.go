@@ -45,10 +45,8 @@ type Graph struct {
 	result  []byte
 	root    root
 	readers map[int]bool // epochs of roots that may be reading
-	// on are the tasks that were on each executor, doneOn counts those that were
-	// accepted there.
-	on     map[string]map[TaskID]bool
-	doneOn map[string]int
+	// on are the tasks that were on each executor.
+	on map[string]map[TaskID]bool
 	// gone are the revisions in which accepted attempts were given up.
 	gone     map[string]uint64
 	freed    bool // everything but a kept final stage
@@ -85,11 +83,11 @@ func New(spec Spec, now time.Time) *Graph {
 	}
 	g := &Graph{
 		spec: spec, state: Planning, commit: commit.CommitNone,
-		byID: map[int]int{}, readers: map[int]bool{}, on: map[string]map[TaskID]bool{}, doneOn: map[string]int{}, gone: map[string]uint64{}, started: now, now: now,
+		byID: map[int]int{}, readers: map[int]bool{}, on: map[string]map[TaskID]bool{}, gone: map[string]uint64{}, started: now, now: now,
 	}
 	g.specErr = spec.Validate()
 	for i, s := range spec.Stages {
-		st := &stage{spec: s, state: StageUnresolved, attempt: 1}
+		st := &stage{spec: s, state: StageUnresolved, attempt: 1, doneOn: map[string]int{}}
 		st.cut(max(s.Tasks, 0))
 		g.stages = append(g.stages, st)
 		g.byID[s.ID] = i
@@ -301,9 +299,10 @@ func (g *Graph) Runs() []TaskRun {
 func (g *Graph) Rejected() (rows int64, why []string) {
 	for _, s := range g.stages {
 		rows += s.rejected
-		for i := 0; s.rejected > 0 && i < len(s.tasks); i++ {
+		for i, left := 0, s.rejected; left > 0 && len(why) < 10 && i < len(s.tasks); i++ {
 			if t := &s.tasks[i]; t.state == taskDone {
 				why = append(why, t.rejects[:min(len(t.rejects), 10-len(why))]...)
+				left -= t.rejected
 			}
 		}
 	}

@@ -30,7 +30,12 @@ func (s *stage) cut(n int) {
 // is then: what it gave is set before it is done, and cleared after it was.
 func (g *Graph) become(s *stage, t *task, to taskState) {
 	s.count(t, -1)
-	g.doneOn[t.executor] += btoi(to == taskDone) - btoi(t.state == taskDone)
+	// While a task is done its executor stays the same, so both counts are of that one.
+	if by := btoi(to == taskDone) - btoi(t.state == taskDone); by != 0 {
+		if s.doneOn[t.executor] += by; s.doneOn[t.executor] == 0 {
+			delete(s.doneOn, t.executor)
+		}
+	}
 	t.state = to
 	s.count(t, 1)
 	if to == taskWaiting {
@@ -94,13 +99,20 @@ func (g *Graph) tasksOn(executor string) []TaskID {
 	return all
 }
 
-// DoneOn counts the accepted attempts by executor.
-func (g *Graph) DoneOn() map[string]int {
+// DoneOn counts the accepted attempts by executor, of the stages of which that is asked.
+func (g *Graph) DoneOn(of func(stage int) bool) map[string]int {
 	all := map[string]int{}
-	for e, n := range g.doneOn {
-		if n > 0 {
-			all[e] = n
+	for _, s := range g.stages {
+		if of(s.spec.ID) {
+			for e, n := range s.doneOn {
+				all[e] += n
+			}
 		}
 	}
 	return all
+}
+
+// HasOutputOn says whether an attempt was accepted on an executor.
+func (g *Graph) HasOutputOn(executor string) bool {
+	return slices.ContainsFunc(g.stages, func(s *stage) bool { return s.doneOn[executor] > 0 })
 }

@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"maps"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -83,23 +84,31 @@ func (m *model) follow(w *world, want string, acts []graph.Action) {
 	w.check(got == want, "accepted %q, want %q", got, want)
 	m.listed(w, w.g.Accepted())
 	accepted, running := 0, 0
+	doneOn, odd := map[string]int{}, map[string]int{}
 	for _, r := range w.g.Runs() {
 		if r.Done {
 			accepted++
+			doneOn[r.Executor]++
+			odd[r.Executor] += r.Task.Stage % 2
 			w.check(m.accepted[r.Task] == r.Attempt, "%v has %s, want %q", r.Task, r.Attempt, m.accepted[r.Task])
 		} else {
 			running++
 			w.check(m.running[r.Attempt].Executor == r.Executor, "%s runs, but the model has ended it", r.Attempt)
 		}
 	}
-	shown, onAll := 0, 0
+	maps.DeleteFunc(odd, func(_ string, n int) bool { return n == 0 })
+	shown := 0
 	for _, s := range w.g.Stages() {
 		shown += s.Done
 	}
-	for _, n := range w.g.DoneOn() {
-		onAll += n
+	w.check(shown == accepted, "%d are counted by stage, %d were accepted", shown, accepted)
+	all := w.g.DoneOn(func(int) bool { return true })
+	w.check(maps.Equal(all, doneOn), "counted by executor: %v, accepted were %v", all, doneOn)
+	some := w.g.DoneOn(func(stage int) bool { return stage%2 == 1 })
+	w.check(maps.Equal(some, odd), "counted by executor: %v of odd stages, accepted were %v", some, odd)
+	for _, e := range []string{"", "e0", "e1", "e2", "e9"} {
+		w.check(w.g.HasOutputOn(e) == (doneOn[e] > 0), "output on %q: %t, accepted were %v", e, w.g.HasOutputOn(e), doneOn)
 	}
-	w.check(shown == accepted && onAll == accepted, "%d are counted by stage and %d by executor, %d were accepted", shown, onAll, accepted)
 	w.check(accepted == len(m.accepted) && running == len(m.running), "%d accepted and %d run; the model has %v and %v", accepted, running, m.accepted, m.running)
 }
 

@@ -63,6 +63,8 @@ type stage struct {
 	ended   time.Time
 	// awaitsSource: its source is being run again; see RunSource.
 	awaitsSource bool
+	// doneOn counts the tasks that were accepted on each executor.
+	doneOn map[string]int
 	tally
 }
 
@@ -169,11 +171,16 @@ func (g *Graph) checkRejects() bool {
 	if limit == nil {
 		return true
 	}
-	rows, why := g.Rejected()
-	if rows > *limit {
-		g.fail(errRejected(rows, *limit, why))
+	var rows int64
+	for _, s := range g.stages {
+		rows += s.rejected
 	}
-	return rows <= *limit
+	if rows <= *limit {
+		return true
+	}
+	_, why := g.Rejected()
+	g.fail(errRejected(rows, *limit, why))
+	return false
 }
 
 // accept takes the attempt's output over.
