@@ -107,6 +107,16 @@ func TestErrorsRepeatNoSecret(t *testing.T) {
 		"CREATE CATALOG x WITH (token = CANARY)",
 		`CREATE CATALOG x WITH (token = "CANARY")`,
 		"CREATE CATALOG x WITH (token = 0xCANARY)",
+		"CREATE SOURCE x WITH (password = 'CANARY'",
+		"CREATE /* prod */ SOURCE x WITH (password = 'CANARY'",
+		"CREATE/* a /* b */ c */SOURCE x WITH (password = 'CANARY'",
+		"CREATE -- a word, and another one\nSOURCE x WITH (password = 'CANARY'",
+		"CREATE OR -- a word\nREPLACE /* more */ SOURCE x WITH (password = 'CANARY')",
+		"Create\r\n\tOr Replace\n\nsOuRcE \"a \"\"b\"\"\" With (Password = 'CANARY'",
+		"CREATE IF NOT EXISTS SOURCE x WITH (password = 'CANARY')",
+		"CREATE \"SOURCE\" x WITH (password = 'CANARY')",
+		"CREATE /* one two three four SOURCE x WITH (password = 'CANARY')",
+		"CREATE /* one */ /* two */ -- three\n -- four five six\n SOURCE x WITH (password = CANARY)",
 	} {
 		_, err := sql.Parse(text)
 		e, ok := errors.AsType[*commit.Error](err)
