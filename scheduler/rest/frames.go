@@ -3,6 +3,8 @@ package rest
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -30,6 +32,7 @@ type frame struct {
 
 type frameList struct {
 	Frames []frame `json:"frames"`
+	Next   string  `json:"next_page_token,omitempty" doc:"of the next page; none after the last"`
 }
 
 func frameOf(f *firnpb.FrameStatus) frame {
@@ -40,16 +43,25 @@ func frameOf(f *firnpb.FrameStatus) frame {
 	}
 }
 
+func (s *Server) listFrames(ctx context.Context, in *struct{ Paging }) (*paged[frameList], error) {
+	resp, err := s.cfg.Scheduler.ListFrames(ctx, &firnpb.ListFramesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	all := slices.SortedFunc(slices.Values(resp.GetFrames()), func(a, b *firnpb.FrameStatus) int {
+		return strings.Compare(a.GetFrameId(), b.GetFrameId())
+	})
+	page, next, err := named(all, (*firnpb.FrameStatus).GetFrameId, in.Paging)
+	out := &paged[frameList]{Link: linkTo("/frames", in.Limit, next, nil), Body: frameList{[]frame{}, next}}
+	for _, f := range page {
+		out.Body.Frames = append(out.Body.Frames, frameOf(f))
+	}
+	return out, err
+}
+
 func (s *Server) frames(api huma.API) {
 	register(api, huma.Operation{OperationID: "list-frames", Method: http.MethodGet, Path: "/frames", Summary: "List the cached frames", Tags: []string{"frames"}},
-		func(ctx context.Context, _ *struct{}) (*body[frameList], error) {
-			resp, err := s.cfg.Scheduler.ListFrames(ctx, &firnpb.ListFramesRequest{})
-			out := &body[frameList]{frameList{[]frame{}}}
-			for _, f := range resp.GetFrames() {
-				out.Body.Frames = append(out.Body.Frames, frameOf(f))
-			}
-			return out, err
-		})
+		s.listFrames)
 	register(api, huma.Operation{OperationID: "release-frame", Method: http.MethodDelete, Path: "/frames/{id}", Summary: "Release a cached frame: its rows go when the jobs that read them have ended", Tags: []string{"frames"}},
 		func(ctx context.Context, in *struct {
 			ID string `path:"id" maxLength:"200"`

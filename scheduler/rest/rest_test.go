@@ -59,8 +59,12 @@ type fake struct {
 	state       string
 	inline      []byte
 	executorIDs []string
-	execute     func(*firnpb.ExecuteRequest) (*firnpb.ExecuteResponse, error)
-	listJobs    func(*firnpb.ListJobsRequest) (*firnpb.ListJobsResponse, error)
+	frameIDs    []string
+	// schema and bytes are of a result that executors have.
+	schema   []byte
+	bytes    int64
+	execute  func(*firnpb.ExecuteRequest) (*firnpb.ExecuteResponse, error)
+	listJobs func(*firnpb.ListJobsRequest) (*firnpb.ListJobsResponse, error)
 	// left is closed when a watcher has left, unless it is nil.
 	left chan struct{}
 }
@@ -89,6 +93,9 @@ func (f *fake) GetJob(_ context.Context, r *firnpb.JobRequest) (*firnpb.JobStatu
 	st := job(cmp.Or(f.state, "running"))
 	if f.state != "" {
 		st.InlineResult, st.Rows = f.inline, 250
+	}
+	if f.schema != nil {
+		st.ResultSchema, st.Rows, st.Stages[len(st.Stages)-1].Bytes = f.schema, 0, f.bytes
 	}
 	return st, nil
 }
@@ -170,7 +177,11 @@ func (f *fake) Tasks(context.Context, string) (map[string][]jobview.Task, error)
 }
 
 func (f *fake) ListFrames(context.Context, *firnpb.ListFramesRequest) (*firnpb.ListFramesResponse, error) {
-	return &firnpb.ListFramesResponse{Frames: []*firnpb.FrameStatus{{FrameId: "f-1", State: "lost", Lost: 1, ExpiresUnixMs: 1800000000000}}}, nil
+	var out firnpb.ListFramesResponse
+	for _, id := range append(f.frameIDs, "f-1")[:max(1, len(f.frameIDs))] {
+		out.Frames = append(out.Frames, &firnpb.FrameStatus{FrameId: id, State: "lost", Lost: 1, ExpiresUnixMs: 1800000000000})
+	}
+	return &out, nil
 }
 
 func (f *fake) ReleaseFrame(_ context.Context, r *firnpb.FrameRequest) (*firnpb.FrameStatus, error) {

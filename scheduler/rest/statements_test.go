@@ -243,12 +243,55 @@ func TestAPageEndsByItsBytes(t *testing.T) {
 	}
 }
 
+// TestLimitedArrow: a result that is too large for Arrow is given by a limit.
+func TestLimitedArrow(t *testing.T) {
+	raw, err := wire.EncodeIPC(arrow.NewSchema([]arrow.Field{{Name: "s", Type: arrow.BinaryTypes.String}}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{state: "succeeded", schema: raw, bytes: 1 << 30}
+	base := serve(t, f, nil) + "/api/v1/jobs/j-1/rows?format=arrow"
+	if status, _, body := call(t, "GET", base); status != 400 || !strings.Contains(body, "give a limit") {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, contentType, body := call(t, "GET", base+"&limit=10"); status != 200 || contentType != "application/vnd.apache.arrow.stream" {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// idsOf are the ids of a list, with a slash after each page.
+func idsOf(t *testing.T, base, at string) (ids []string) {
+	t.Helper()
+	for at != "" {
+		r, err := http.Get(base + at) //nolint:noctx // a test
+		if err != nil {
+			t.Fatal(err)
+		}
+		var page struct {
+			Executors, Frames []struct {
+				Executor string `json:"executor_id"`
+				Frame    string `json:"frame_id"`
+			}
+		}
+		err = json.NewDecoder(r.Body).Decode(&page)
+		if _ = r.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range append(page.Executors, page.Frames...) {
+			ids = append(ids, v.Executor+v.Frame)
+		}
+		ids = append(ids, "/")
+		at, _, _ = strings.Cut(strings.TrimPrefix(r.Header.Get("Link"), "<"), ">")
+	}
+	return ids
+}
+
 func TestListsHaveNextPages(t *testing.T) {
 	var asked *firnpb.ListJobsRequest
 	f := &fake{listJobs: func(r *firnpb.ListJobsRequest) (*firnpb.ListJobsResponse, error) {
 		asked = r
 		return &firnpb.ListJobsResponse{Jobs: []*firnpb.JobStatus{job("running")}, NextPageToken: "MTo1Og"}, nil
-	}, executorIDs: []string{"e-2", "e-1", "e-3"}}
+	}, executorIDs: []string{"e-2", "e-1", "e-3"}, frameIDs: []string{"f-2", "f-3", "f-1"}}
 	base := serve(t, f, nil)
 	resp, err := http.Get(base + "/api/v1/jobs?limit=1&state=running&table=lake.a.t&since=2026-01-02T03:04:05Z&until=2026-01-02T03:04:06%2B01:00") //nolint:noctx // a test
 	if err != nil {
@@ -268,27 +311,10 @@ func TestListsHaveNextPages(t *testing.T) {
 	if status != 200 || asked.GetPageToken() != "MTo1Og" || asked.GetSinceUnixMs() != first.GetSinceUnixMs() || asked.GetUntilUnixMs() != first.GetUntilUnixMs() || asked.GetState() != "running" {
 		t.Errorf("%d %s: asked %v", status, body, asked)
 	}
-	var ids []string
-	for at := "/api/v1/executors?limit=2"; at != ""; {
-		r, err := http.Get(base + at) //nolint:noctx // a test
-		if err != nil {
-			t.Fatal(err)
-		}
-		var page struct {
-			Executors []struct {
-				ID string `json:"executor_id"`
-			}
-		}
-		err = json.NewDecoder(r.Body).Decode(&page)
-		if _ = r.Body.Close(); err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range page.Executors {
-			ids = append(ids, e.ID)
-		}
-		at, _, _ = strings.Cut(strings.TrimPrefix(r.Header.Get("Link"), "<"), ">")
+	if ids := idsOf(t, base, "/api/v1/executors?limit=2"); !slices.Equal(ids, []string{"e-1", "e-2", "/", "e-3", "/"}) {
+		t.Errorf("%v", ids)
 	}
-	if !slices.Equal(ids, []string{"e-1", "e-2", "e-3"}) {
+	if ids := idsOf(t, base, "/api/v1/frames?limit=2"); !slices.Equal(ids, []string{"f-1", "f-2", "/", "f-3", "/"}) {
 		t.Errorf("%v", ids)
 	}
 	for _, query := range []string{"page_token=x", "since=yesterday", "limit=1001"} {
