@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/security"
 )
 
 // Server serves until Close.
@@ -80,7 +81,7 @@ func OwnNames(next http.Handler, refuse func(http.ResponseWriter, error)) http.H
 		if err != nil {
 			host = r.Host
 		}
-		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		if !security.LoopbackHost(host) {
 			refuse(w, &commit.Error{
 				Code: commit.CodeUnauthenticated, Op: "let in", Object: "a request for " + host,
 				Cause: errors.New("this address is for this machine only"), Hint: "Ask for 127.0.0.1 or localhost.",

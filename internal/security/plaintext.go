@@ -3,6 +3,7 @@ package security
 import (
 	"errors"
 	"net"
+	"strings"
 
 	"github.com/firn-project/firn/commit"
 )
@@ -11,14 +12,13 @@ import (
 // machine.
 func Loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
+	return err == nil && LoopbackHost(host)
+}
+
+// LoopbackHost says whether a host is this machine by its name or address alone.
+func LoopbackHost(host string) bool {
 	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // CheckListen refuses plaintext on an address that other machines reach, unless it

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/url"
 	"strings"
+
+	"github.com/firn-project/firn/internal/security"
 )
 
 // Location is where a Flight server listens.
@@ -53,10 +55,7 @@ func (l Location) String() string {
 func (l Location) Address() string { return net.JoinHostPort(l.Host, l.Port) }
 
 // Loopback says whether the location is on this machine by its name alone.
-func (l Location) Loopback() bool {
-	ip := net.ParseIP(l.Host)
-	return l.Host == "localhost" || ip != nil && ip.IsLoopback()
-}
+func (l Location) Loopback() bool { return security.LoopbackHost(l.Host) }
 
 // CheckPattern says whether a text is a pattern of addresses: HOST:PORT, where HOST may
 // begin with *. and PORT may be *.
