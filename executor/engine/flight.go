@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/firn-project/firn/commit"
@@ -104,27 +103,8 @@ func (p *piece) Next() bool {
 		p.ended = true
 		return false
 	}
-	p.left -= max(sizeOf(p.RecordBatch()), 1)
+	p.left -= max(duckdb.RecordBytes(p.RecordBatch()), 1)
 	return true
-}
-
-func sizeOf(b arrow.RecordBatch) (n int64) {
-	for _, c := range b.Columns() {
-		n += sizeOfData(c.Data())
-	}
-	return n
-}
-
-func sizeOfData(d arrow.ArrayData) (n int64) {
-	for _, b := range d.Buffers() {
-		if b != nil {
-			n += int64(b.Len())
-		}
-	}
-	for _, c := range d.Children() {
-		n += sizeOfData(c)
-	}
-	return n
 }
 
 // flightQuery reads an engine's rows: their first piece if the query may have them one

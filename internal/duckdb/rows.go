@@ -81,7 +81,7 @@ func (r *Rows) next(ctx context.Context) (arrow.RecordBatch, error) {
 			}
 			parts = append(parts, part)
 			rows += part.NumRows()
-			bytes += recordBytes(part)
+			bytes += RecordBytes(part)
 		}
 	})
 	switch {
@@ -162,8 +162,8 @@ func (r *Rows) decode(rec arrow.RecordBatch) arrow.RecordBatch {
 	return array.NewRecordBatch(r.schema, cols, rec.NumRows())
 }
 
-// recordBytes is how much memory a batch's buffers take.
-func recordBytes(rec arrow.RecordBatch) int64 {
+// RecordBytes is how much memory a batch's buffers take.
+func RecordBytes(rec arrow.RecordBatch) int64 {
 	var n int64
 	for _, c := range rec.Columns() {
 		n += dataBytes(c.Data())
