@@ -79,9 +79,7 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 		return err
 	}
 	cfg.EventLog, cfg.HTTP.MinExecutors = true, a.file.HTTP.MinExecutors
-	if cfg.ManifestMemory, err = a.file.Commit.ManifestBytes(); err != nil {
-		return err // the file was checked when it was read
-	}
+	cfg.ManifestMemory = int64(a.file.Commit.ManifestMemory)
 	cfg.SourceStores = a.file.Sources.Stores
 	cfg.DeltaPaths = a.file.Delta.Paths
 	cfg.Planning, cfg.Cache, cfg.Writes = a.file.Planning, a.file.Cache, a.file.Writes

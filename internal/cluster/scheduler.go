@@ -149,12 +149,8 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	if cfg.EventLog {
 		events = filepath.Join(cfg.Dir, "events")
 	}
-	frameBytes, err := cfg.Cache.Size()
-	if err != nil {
-		return nil, failed("configure", "the scheduler", err)
-	}
 	s.Scheduler, err = scheduler.New(scheduler.Config{
-		FrameTTL: cfg.Cache.TTL, MaxFrames: cfg.Cache.Frames, MaxFrameBytes: frameBytes,
+		FrameTTL: cfg.Cache.TTL, MaxFrames: cfg.Cache.Frames, MaxFrameBytes: int64(cfg.Cache.Bytes),
 		Listen: cfg.Listen, Dir: filepath.Join(cfg.Dir, "scheduler"), Catalogs: catalogs, Parser: parser, Binder: binds,
 		Dispatch: cfg.Dispatch, Planning: cfg.Planning, LocalAllow: cfg.LocalAllow, ReachSource: sourceStores(cfg.SourceStores).reach, EndJobs: cfg.EndJobs,
 		Flight:            flight,

@@ -9,10 +9,9 @@ import (
 type Cache struct {
 	// TTL is how long a frame is kept without being used, unless it says otherwise.
 	TTL time.Duration `yaml:"ttl"`
-	// Frames and Bytes are what one principal may have of them together; Bytes is a
-	// size such as 64GiB.
-	Frames int    `yaml:"frames"`
-	Bytes  string `yaml:"bytes"`
+	// Frames and Bytes are what one principal may have of them together.
+	Frames int  `yaml:"frames"`
+	Bytes  Size `yaml:"bytes"`
 }
 
 func (c Cache) validate() error {
@@ -22,16 +21,5 @@ func (c Cache) validate() error {
 	if c.Frames < 0 {
 		return fmt.Errorf("cache.frames: %d: want 1 or more", c.Frames)
 	}
-	if _, err := c.Size(); err != nil {
-		return fmt.Errorf("cache.bytes: %w", err)
-	}
 	return nil
-}
-
-// Size is Bytes in bytes; 0 when it isn't set.
-func (c Cache) Size() (int64, error) {
-	if c.Bytes == "" {
-		return 0, nil
-	}
-	return ParseSize(c.Bytes)
 }

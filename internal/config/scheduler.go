@@ -102,28 +102,12 @@ type Commit struct {
 	// CheckAllFiles looks at every file before a commit, and not only at a sample of
 	// those of very large jobs.
 	CheckAllFiles bool `yaml:"check_all_files"`
-	// ManifestMemory bounds the memory of file manifests, as a size such as 1GiB;
-	// empty for the default.
-	ManifestMemory string `yaml:"manifest_memory"`
+	// ManifestMemory bounds the memory of file manifests; 0 for the default.
+	ManifestMemory Size `yaml:"manifest_memory"`
 }
 
 // MinManifestMemory is the least that file manifests may take, in bytes.
 const MinManifestMemory = 16 << 20
-
-// ManifestBytes is ManifestMemory in bytes, 0 for the default.
-func (c Commit) ManifestBytes() (int64, error) {
-	if c.ManifestMemory == "" {
-		return 0, nil
-	}
-	n, err := ParseSize(c.ManifestMemory)
-	if err == nil && n < MinManifestMemory {
-		err = fmt.Errorf("%q: want at least %d bytes (16 MiB)", c.ManifestMemory, MinManifestMemory)
-	}
-	if err != nil {
-		err = fmt.Errorf("commit.manifest_memory: %w", err)
-	}
-	return n, err
-}
 
 // Defaults of the settings of files and records.
 const (
@@ -348,8 +332,8 @@ func (s Scheduler) Validate() error {
 			return fmt.Errorf("%s: %w", d.name, err)
 		}
 	}
-	if _, err := s.Commit.ManifestBytes(); err != nil {
-		return err
+	if n := s.Commit.ManifestMemory; n != 0 && n < MinManifestMemory {
+		return fmt.Errorf("commit.manifest_memory: %d: want at least %d bytes (16 MiB)", n, MinManifestMemory)
 	}
 	for i, p := range s.Delta.Paths {
 		if !filepath.IsAbs(p.Location) && !isBucket(p.Location) {
