@@ -21,6 +21,7 @@ func openFlightSources(cfg SchedulerConfig) (*flightsource.Registry, error) {
 		o.Configs = append(o.Configs, flightsource.Config{
 			Name: name, URI: f.URI, Token: f.Properties["token"], User: f.Properties["username"], Password: f.Properties["password"],
 			CA: []byte(f.Properties["ca"]), Headers: f.Headers(), Locations: f.Locations, ReadTimeout: f.ReadTimeout, Timeout: f.Timeout,
+			AllowPlaintext: f.AllowPlaintext,
 		})
 	}
 	return flightsource.Open(o)

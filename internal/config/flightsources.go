@@ -26,7 +26,8 @@ type FlightSource struct {
 	// ReadTimeout how long a stream of rows may give nothing.
 	Timeout     time.Duration `yaml:"timeout"`
 	ReadTimeout time.Duration `yaml:"read_timeout"`
-	// AllowPlaintext lets the engine be reached without TLS on another machine.
+	// AllowPlaintext lets the engine, and its locations, be reached without TLS on
+	// another machine.
 	AllowPlaintext bool `yaml:"allow_plaintext"`
 }
 

@@ -29,6 +29,8 @@ type Access struct {
 	// Locations are the other addresses that the engine's answers may lead to:
 	// HOST:PORT, where HOST may begin with *. and PORT may be *.
 	Locations []string `json:"locations,omitempty"`
+	// AllowPlaintext lets answers lead to locations on other machines without TLS.
+	AllowPlaintext bool `json:"allow_plaintext,omitempty"`
 	// ReadTimeout is how long a stream may give nothing; DefaultReadTimeout when 0.
 	ReadTimeout time.Duration `json:"read_timeout,omitempty"`
 }
@@ -53,7 +55,8 @@ func (a Access) Fingerprint() string {
 const reuse = "arrow-flight-reuse-connection"
 
 // Permits says why the engine's answers may not lead to a location; nil when they
-// may. What is shown to an engine over TLS isn't shown without it.
+// may. What is shown to an engine over TLS isn't shown without it, and another machine
+// is reached without it only if that is allowed.
 func (a Access) Permits(l location.Location) error {
 	home, err := location.Parse(a.URI)
 	if err != nil {
@@ -64,6 +67,8 @@ func (a Access) Permits(l location.Location) error {
 		return nil
 	case home.TLS && !l.TLS:
 		return errors.New("it is without TLS, and the source's own address is with it")
+	case !l.TLS && !l.Loopback() && !a.AllowPlaintext:
+		return errors.New("it is another machine without TLS, and the source hasn't allow_plaintext: true")
 	case l.Host == home.Host && l.Port == home.Port, slices.ContainsFunc(a.Locations, l.Matches):
 		return nil
 	}

@@ -30,10 +30,9 @@ import (
 // connections.
 type Engine struct {
 	access Access
-	// Pause is the first wait between two tries; 100 ms when zero.
-	Pause time.Duration
-	// MaxMessage bounds a message in bytes; wire.MaxMessage when zero.
-	MaxMessage int
+	// pause is the first wait between two tries, maxMessage bounds a message in bytes.
+	pause      time.Duration
+	maxMessage int
 
 	mu    sync.Mutex
 	conns map[location.Location]*grpc.ClientConn
@@ -41,7 +40,7 @@ type Engine struct {
 
 // New gives an engine that hasn't been dialled yet.
 func New(a Access) *Engine {
-	return &Engine{access: a, conns: map[location.Location]*grpc.ClientConn{}}
+	return &Engine{access: a, pause: firstPause, maxMessage: wire.MaxMessage, conns: map[location.Location]*grpc.ClientConn{}}
 }
 
 // Close ends the connections.
@@ -71,10 +70,8 @@ func (e *Engine) at(l location.Location) (flight.FlightServiceClient, error) {
 			return nil, err
 		}
 		// Later options win: those of Firn's own connections are for plaintext.
-		opts := append(wire.DialOptions(), grpc.WithTransportCredentials(secure), grpc.WithDisableServiceConfig(), grpc.WithKeepaliveParams(alive))
-		if e.MaxMessage > 0 {
-			opts = append(opts, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(e.MaxMessage)))
-		}
+		opts := append(wire.DialOptions(), grpc.WithTransportCredentials(secure), grpc.WithDisableServiceConfig(), grpc.WithKeepaliveParams(alive),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(e.maxMessage)))
 		conn, err = grpc.NewClient("dns:///"+l.Address(), opts...)
 		if err != nil {
 			return nil, err
@@ -193,7 +190,7 @@ const (
 
 // retry makes a call again while the engine can't be reached or is too busy.
 func (e *Engine) retry(ctx context.Context, call func() error) error {
-	wait := e.pause()
+	wait := e.pause
 	for try := 1; ; try++ {
 		err := call()
 		switch status.Code(err) {
@@ -206,13 +203,6 @@ func (e *Engine) retry(ctx context.Context, call func() error) error {
 		}
 		wait *= 2
 	}
-}
-
-func (e *Engine) pause() time.Duration {
-	if e.Pause > 0 {
-		return e.Pause
-	}
-	return firstPause
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -38,7 +38,7 @@ func start(t *testing.T, s *flightsqltest.Server, edit func(*flightsql.Access)) 
 		edit(&a)
 	}
 	e := flightsql.New(a)
-	e.Pause = time.Millisecond
+	e.SetPause(time.Millisecond)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -173,23 +173,37 @@ func TestAnswersThatCantBeRead(t *testing.T) {
 	}
 }
 
-// TestPermits: answers lead to the source's own address and to its locations, and
-// never from TLS to plaintext.
+// TestPermits: answers lead to the source's own address and to its locations, never
+// from TLS to plaintext, and to another machine in plaintext only if that is allowed.
 func TestPermits(t *testing.T) {
-	a := flightsql.Access{Name: "e", URI: "grpc+tls://Coord.lake.example:443", Locations: []string{"*.lake.example:31337", "10.0.0.1:*"}}
-	for uri, ok := range map[string]bool{
-		"grpc+tls://coord.lake.example:443": true, "grpc+tls://w1.lake.example:31337": true, "grpc+tls://a.b.lake.example:31337": true, "grpc+tls://10.0.0.1:9": true,
-		"grpc+tls://W1.LAKE.example:31337": true, "grpc://w1.lake.example:31337": false, "grpc+tls://lake.example:31337": false,
-		"grpc+tls://w1.lake.example:80": false, "grpc+tls://evil-lake.example:31337": false, "grpc+tls://w1.lake.example.evil:31337": false,
-		"grpc+tls://10.0.0.2:9": false, "grpc://coord.lake.example:443": false, "grpc+tls://w1.lake.example:31337@evil:1": false,
+	locations := []string{"*.lake.example:31337", "10.0.0.1:*", "127.0.0.2:*"}
+	for name, c := range map[string]struct {
+		access flightsql.Access
+		uris   map[string]bool
+	}{
+		"TLS": {flightsql.Access{Name: "e", URI: "grpc+tls://Coord.lake.example:443", Locations: locations, AllowPlaintext: true}, map[string]bool{
+			"grpc+tls://coord.lake.example:443": true, "grpc+tls://w1.lake.example:31337": true, "grpc+tls://a.b.lake.example:31337": true, "grpc+tls://10.0.0.1:9": true,
+			"grpc+tls://W1.LAKE.example:31337": true, "grpc://w1.lake.example:31337": false, "grpc+tls://lake.example:31337": false,
+			"grpc+tls://w1.lake.example:80": false, "grpc+tls://evil-lake.example:31337": false, "grpc+tls://w1.lake.example.evil:31337": false,
+			"grpc+tls://10.0.0.2:9": false, "grpc://coord.lake.example:443": false, "grpc+tls://w1.lake.example:31337@evil:1": false,
+		}},
+		"plaintext on this machine": {flightsql.Access{Name: "e", URI: "grpc://127.0.0.1:1", Locations: locations}, map[string]bool{
+			"grpc://127.0.0.1:1": true, "grpc://127.0.0.2:9": true, "grpc+tls://w1.lake.example:31337": true,
+			"grpc://w1.lake.example:31337": false, "grpc://10.0.0.1:9": false, "grpc+tcp://10.0.0.1:9": false,
+		}},
+		"plaintext is allowed": {flightsql.Access{Name: "e", URI: "grpc://10.0.0.7:1", Locations: locations, AllowPlaintext: true}, map[string]bool{
+			"grpc://10.0.0.7:1": true, "grpc://w1.lake.example:31337": true, "grpc://10.0.0.1:9": true, "grpc://10.0.0.2:9": false,
+		}},
 	} {
-		e := flightsql.New(a)
-		_, err := e.Read(canceled(t), plan.SourceFile{Path: "endpoint 0", Endpoint: &plan.FlightEndpoint{Locations: []string{uri}}}, nil, false)
-		if refused := commit.CodeOf(err) == commit.CodeFlightNotAllowed; refused == ok {
-			t.Errorf("%s: %v", uri, err)
-		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
+		for uri, ok := range c.uris {
+			e := flightsql.New(c.access)
+			_, err := e.Read(canceled(t), plan.SourceFile{Path: "endpoint 0", Endpoint: &plan.FlightEndpoint{Locations: []string{uri}}}, nil, false)
+			if refused := commit.CodeOf(err) == commit.CodeFlightNotAllowed; refused == ok {
+				t.Errorf("%s: %s: %v", name, uri, err)
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
@@ -301,7 +315,7 @@ func firstTime(r flightsqltest.Reading, code codes.Code) error {
 func TestTooLarge(t *testing.T) {
 	s := &flightsqltest.Server{Endpoints: 1, Rows: 4, BatchRows: 2, Width: 1 << 20}
 	e := start(t, s, nil)
-	e.MaxMessage = 1 << 20
+	e.SetMaxMessage(1 << 20)
 	x, err := e.Execute(t.Context(), "q")
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func (e *Engine) Execute(ctx context.Context, query string) (*Execution, error) 
 	}
 	x, err := e.executed(ctx, info, desc)
 	if err != nil {
-		e.Cancel(ctx, encodeInfo(info), x.endpoints(info))
+		e.Cancel(ctx, encodeInfo(info), endpointsOf(info, 0))
 		return nil, err
 	}
 	return x, nil
@@ -77,25 +77,29 @@ func (e *Engine) run(ctx context.Context, desc *flight.FlightDescriptor) (info *
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil && info != nil {
+			e.Cancel(ctx, encodeInfo(info), endpointsOf(info, 0))
+			info = nil
+		}
+	}()
 	next := desc
 	for next != nil {
 		began := time.Now()
 		var p *flight.PollInfo
-		err := e.retry(ctx, func() (err error) {
+		err = e.retry(ctx, func() (err error) {
 			p, err = svc.PollFlightInfo(e.show(ctx), next)
 			return err
 		})
 		if status.Code(err) == codes.Unimplemented && info == nil {
-			return info, e.retry(ctx, func() (err error) {
+			err = e.retry(ctx, func() (err error) {
 				info, err = svc.GetFlightInfo(e.show(ctx), desc)
 				return err
 			})
+			return info, err
 		}
 		if err != nil {
-			if info != nil {
-				e.Cancel(ctx, encodeInfo(info), (*Execution)(nil).endpoints(info))
-			}
-			return nil, err
+			return info, err
 		}
 		if p.GetInfo() != nil {
 			info = p.GetInfo()
@@ -105,11 +109,8 @@ func (e *Engine) run(ctx context.Context, desc *flight.FlightDescriptor) (info *
 		}
 		// A server holds the call until there is news; one that doesn't isn't asked
 		// without a pause.
-		if left := pollFast - time.Since(began); left > 0 && !sleep(ctx, min(left, 5*e.pause())) {
-			if info != nil {
-				e.Cancel(ctx, encodeInfo(info), (*Execution)(nil).endpoints(info))
-			}
-			return nil, context.Cause(ctx)
+		if left := pollFast - time.Since(began); left > 0 && !sleep(ctx, min(left, 5*e.pause)) {
+			return info, context.Cause(ctx)
 		}
 	}
 	if info == nil {
@@ -130,7 +131,7 @@ func (e *Engine) executed(ctx context.Context, info *flight.FlightInfo, desc *fl
 	if n := info.GetTotalBytes(); n >= 0 && n < 1<<50 && (n > 0 || info.GetTotalRecords() == 0) {
 		x.Bytes = n
 	}
-	x.Endpoints = x.endpoints(info)
+	x.Endpoints = endpointsOf(info, x.Bytes)
 	for _, f := range x.Endpoints {
 		if _, err := e.access.places(f.Endpoint.Locations); err != nil {
 			return x, err
@@ -144,12 +145,10 @@ func (e *Engine) executed(ctx context.Context, info *flight.FlightInfo, desc *fl
 	return x, err
 }
 
-func (x *Execution) endpoints(info *flight.FlightInfo) []plan.SourceFile {
+// endpointsOf are an answer's parts, among which its bytes are spread.
+func endpointsOf(info *flight.FlightInfo, bytes int64) []plan.SourceFile {
 	out := make([]plan.SourceFile, 0, len(info.GetEndpoint()))
-	each := int64(0)
-	if x != nil && x.Bytes > 0 {
-		each = x.Bytes / int64(len(info.GetEndpoint())+1)
-	}
+	each := max(bytes, 0) / int64(len(info.GetEndpoint())+1)
 	for i, ep := range info.GetEndpoint() {
 		f := plan.SourceFile{Path: fmt.Sprintf("endpoint %d", i), Rows: -1, Size: each, Endpoint: endpointOf(ep)}
 		out = append(out, f)

@@ -25,6 +25,9 @@ const (
 	openTries = 6
 )
 
+// smallerBatches is what to do about what is too large.
+const smallerBatches = "Have the engine send smaller batches."
+
 var errIdle = errors.New("the stream gave nothing")
 
 // ErrUnauthenticated says that the engine doesn't know who asks: the Access may have
@@ -58,7 +61,7 @@ func (e *Engine) Read(ctx context.Context, f plan.SourceFile, want []plan.Column
 	if err != nil {
 		return nil, err
 	}
-	wait := e.pause()
+	wait := e.pause
 	for try := 1; ; try++ {
 		gone := false
 		for _, at := range places {
@@ -105,7 +108,7 @@ func (e *Engine) judge(ctx context.Context, f plan.SourceFile, err error) (gone 
 		return true, nil
 	}
 	if tooLarge(err) {
-		return false, e.reading(ctx, commit.CodeFlightTooLarge, f, err, "Have the engine send smaller batches.")
+		return false, e.reading(ctx, commit.CodeFlightTooLarge, f, err, smallerBatches)
 	}
 	return false, nil
 }
@@ -176,7 +179,7 @@ func (s *Stream) why(err error) error {
 func (s *Stream) check(want []plan.Column) error {
 	got, err := s.engine.access.columns(s.rd.Schema())
 	if err == nil {
-		err = sameColumns(s.engine.access.Name+", "+s.file.Path, want, got)
+		err = SameColumns(s.engine.access.Name+", "+s.file.Path, want, got)
 	}
 	if err == nil {
 		s.schema, err = plainSchema(s.rd.Schema())
@@ -189,9 +192,7 @@ func (s *Stream) check(want []plan.Column) error {
 
 // SameColumns says in an error that a source doesn't give the columns that its query
 // was bound with.
-func SameColumns(source string, want, got []plan.Column) error { return sameColumns(source, want, got) }
-
-func sameColumns(source string, want, got []plan.Column) error {
+func SameColumns(source string, want, got []plan.Column) error {
 	differ := func(format string, args ...any) error {
 		return &commit.Error{
 			Code: commit.CodeFlightSchema, Op: "read", Object: "source " + source, Cause: fmt.Errorf(format, args...),
@@ -226,7 +227,7 @@ func (s *Stream) Next(ctx context.Context) (_ arrow.RecordBatch, err error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			hint, code := "", commit.CodeFlightRead
 			if tooLarge(err) {
-				code, hint = commit.CodeFlightTooLarge, "Have the engine send smaller batches."
+				code, hint = commit.CodeFlightTooLarge, smallerBatches
 			}
 			if cause := ended(s.ctx); cause != nil && !errors.Is(cause, errIdle) {
 				err = cause

@@ -188,8 +188,8 @@ func (j *Job) End(readToTheEnd bool) (wait func()) {
 	return j.busy.Wait
 }
 
-// Renewals are when parts of a result are kept for longer: at half of what they have
-// left, but not without a pause.
+// leastRenewal is the least time between two renewals of a part, however little of its
+// time is left.
 const leastRenewal = time.Second
 
 // Keep has the engines keep what their queries gave, until the job ends or none of it

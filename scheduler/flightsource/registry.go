@@ -29,6 +29,8 @@ type Config struct {
 	Headers     map[string]string
 	Locations   []string
 	ReadTimeout time.Duration
+	// AllowPlaintext is flightsql.Access's.
+	AllowPlaintext bool
 	// Timeout is how long a query may run until all of its endpoints are known.
 	Timeout time.Duration
 }
@@ -96,7 +98,7 @@ type source struct {
 
 func (s source) access() flightsql.Access {
 	return flightsql.Access{
-		Name: s.Name, URI: s.URI, Headers: s.Headers, CA: s.CA, Locations: s.Locations, ReadTimeout: s.ReadTimeout,
+		Name: s.Name, URI: s.URI, Headers: s.Headers, CA: s.CA, Locations: s.Locations, ReadTimeout: s.ReadTimeout, AllowPlaintext: s.AllowPlaintext,
 	}
 }
 
