@@ -12,6 +12,10 @@ import (
 // without end.
 const sparing = time.Second
 
+// maxShown bounds for how many sources, and addresses as statements write them, tokens
+// are kept.
+const maxShown = 2000
+
 // shown is what is shown to an engine for a user and a password.
 type shown struct {
 	// turn has a token while nobody looks at the rest.
@@ -41,14 +45,7 @@ func (r *Registry) Access(ctx context.Context, name, expired string) (flightsql.
 // login gives the token that an engine handed out for a user and a password. All who
 // ask share one.
 func (r *Registry) login(ctx context.Context, s source, a flightsql.Access, expired string) (string, error) {
-	r.mu.Lock()
-	l := r.shown[s.Name]
-	if l == nil {
-		l = &shown{turn: make(chan struct{}, 1)}
-		l.turn <- struct{}{}
-		r.shown[s.Name] = l
-	}
-	r.mu.Unlock()
+	l := r.shownTo(s.Name)
 	select {
 	case <-l.turn:
 		defer func() { l.turn <- struct{}{} }()
@@ -66,10 +63,34 @@ func (r *Registry) login(ctx context.Context, s source, a flightsql.Access, expi
 	}
 	token, err := flightsql.Login(ctx, a, s.User, s.Password)
 	if err != nil {
+		r.mu.Lock()
+		if r.shown[s.Name] == l {
+			delete(r.shown, s.Name)
+		}
+		r.mu.Unlock()
 		return "", err
 	}
 	l.of, l.authorization, l.made = of, token, time.Now()
 	return token, nil
+}
+
+// shownTo is what is shown to a source, or nothing yet.
+func (r *Registry) shownTo(name string) *shown {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.shown[name]
+	if l == nil {
+		for other := range r.shown {
+			if len(r.shown) < r.maxShown {
+				break
+			}
+			delete(r.shown, other) // who needs it logs in again
+		}
+		l = &shown{turn: make(chan struct{}, 1)}
+		l.turn <- struct{}{}
+		r.shown[name] = l
+	}
+	return l
 }
 
 func pause(ctx context.Context, d time.Duration) error {

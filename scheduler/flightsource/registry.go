@@ -61,9 +61,12 @@ type Registry struct {
 	any  bool
 	read func(ctx context.Context, props map[string]string) (map[string]string, error)
 
-	mu    sync.Mutex
-	made  map[string]definition
-	shown map[string]*shown
+	mu sync.Mutex
+	// made is replaced as a whole.
+	made map[string]definition
+	// shown has at most maxShown.
+	shown    map[string]*shown
+	maxShown int
 }
 
 // Options says what a Registry has.
@@ -80,7 +83,7 @@ type Options struct {
 
 // Open reads what earlier statements made.
 func Open(o Options) (*Registry, error) {
-	r := &Registry{configs: map[string]Config{}, state: o.State, any: o.Any, read: o.Read, shown: map[string]*shown{}}
+	r := &Registry{configs: map[string]Config{}, state: o.State, any: o.Any, read: o.Read, shown: map[string]*shown{}, maxShown: maxShown}
 	for _, c := range o.Configs {
 		r.configs[c.Name] = c
 	}
@@ -110,14 +113,11 @@ func (r *Registry) find(ctx context.Context, name string) (source, error) {
 	if c, ok := r.configs[name]; ok {
 		return source{c, name, originConfig}, nil
 	}
-	r.mu.Lock()
-	d, ok := r.made[name]
-	r.mu.Unlock()
-	if ok {
+	if d, ok := r.statements()[name]; ok {
 		return r.resolve(ctx, name, d)
 	}
 	hint := "There are no sources; CREATE SOURCE, or sources.flight_sql in the scheduler's configuration, makes them."
-	if names := r.names(); len(names) > 0 {
+	if names := r.names(r.statements()); len(names) > 0 {
 		hint = "There are " + strings.Join(names, ", ") + "."
 	}
 	if strings.Contains(name, ":") {
@@ -126,10 +126,17 @@ func (r *Registry) find(ctx context.Context, name string) (source, error) {
 	return source{}, &commit.Error{Code: commit.CodeFlightSourceUnknown, Op: "find source", Object: name, Cause: errors.New("there is no source of this name"), Hint: hint}
 }
 
-func (r *Registry) names() []string {
+// statements are what CREATE SOURCE made, as it is now; the map doesn't change any more.
+func (r *Registry) statements() map[string]definition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(r.configs)), slices.Collect(maps.Keys(r.made)))))
+	return r.made
+}
+
+// names are those of all sources. One in the configuration may hide one that a
+// statement made before it was there.
+func (r *Registry) names(made map[string]definition) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(r.configs)), slices.Collect(maps.Keys(made))))))
 }
 
 // byAddress finds the entry of the configuration that an address belongs to.
@@ -313,10 +320,10 @@ func (r *Registry) define(def sql.SourceDef) (definition, error) {
 func (r *Registry) DropSource(_ context.Context, name string, ifExists bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.configs[name]; ok {
-		return badSource("drop source", name, errors.New("it stands in the scheduler's configuration"), "Take it out of sources.flight_sql there.")
-	}
 	if _, ok := r.made[name]; !ok {
+		if _, ok := r.configs[name]; ok {
+			return badSource("drop source", name, errors.New("it stands in the scheduler's configuration"), "Take it out of sources.flight_sql there.")
+		}
 		if ifExists {
 			return nil
 		}
@@ -328,13 +335,15 @@ func (r *Registry) DropSource(_ context.Context, name string, ifExists bool) err
 		return err
 	}
 	r.made = next
+	delete(r.shown, name)
 	return nil
 }
 
 // SourceInfos implements sql.FlightSources.
 func (r *Registry) SourceInfos(context.Context) ([]sql.SourceInfo, error) {
 	var out []sql.SourceInfo
-	for _, name := range r.names() {
+	made := r.statements()
+	for _, name := range r.names(made) {
 		i := sql.SourceInfo{Name: name, Type: "flight_sql", Origin: originConfig}
 		if c, ok := r.configs[name]; ok {
 			i.URI = c.URI
@@ -342,9 +351,7 @@ func (r *Registry) SourceInfos(context.Context) ([]sql.SourceInfo, error) {
 				i.Secret = name
 			}
 		} else {
-			r.mu.Lock()
-			d := r.made[name]
-			r.mu.Unlock()
+			d := made[name]
 			i.URI, i.Secret, i.Origin = d.URI, d.Secret, originStatement
 			if i.URI == "" {
 				i.URI = r.configs[d.Secret].URI

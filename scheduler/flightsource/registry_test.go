@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/flightsql/flightsqltest"
 	"github.com/firn-project/firn/scheduler/flightsource"
 	"github.com/firn-project/firn/sql"
 )
@@ -118,5 +119,67 @@ func TestMadeSourcesAreKept(t *testing.T) {
 	}
 	if _, err := flightsource.Open(flightsource.Options{State: path}); commit.CodeOf(err) != commit.CodeConfig {
 		t.Errorf("another form of the file: %v", err)
+	}
+}
+
+// TestHiddenSource: a source of a statement that the configuration has as well by now is
+// listed once, as the configuration's, and can be dropped.
+func TestHiddenSource(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sources.json")
+	props := map[string]string{"type": "flight_sql", "secret": "open"}
+	if err := open(t, path, configs...).CreateSource(t.Context(), sql.SourceDef{Name: "both", Properties: props}); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, path, flightsource.Config{Name: "both", URI: "grpc://127.0.0.1:3"}, configs[1])
+	infos, err := r.SourceInfos(t.Context())
+	if err != nil || len(infos) != 2 || infos[0] != (sql.SourceInfo{Name: "both", Type: "flight_sql", URI: "grpc://127.0.0.1:3", Origin: "configuration"}) {
+		t.Errorf("got %+v, %v", infos, err)
+	}
+	if err := r.DropSource(t.Context(), "both", false); err != nil {
+		t.Error(err)
+	}
+	if err := r.DropSource(t.Context(), "both", true); commit.CodeOf(err) != commit.CodeFlightSource {
+		t.Errorf("dropped what the configuration has: %v", err)
+	}
+	if raw, err := os.ReadFile(path); err != nil || strings.Contains(string(raw), "both") {
+		t.Errorf("kept %s, %v", raw, err)
+	}
+}
+
+// TestTokensAreBounded: tokens are kept for so many sources, and for none that is gone or
+// that lets nobody in.
+func TestTokensAreBounded(t *testing.T) {
+	s := &flightsqltest.Server{User: "u", Password: "p"}
+	addr, stop, err := s.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	c := flightsource.Config{Name: "e", URI: "grpc://" + addr, User: "u", Password: "p", Locations: []string{"localhost:*"}}
+	bad := c
+	bad.Name, bad.Password, bad.Locations = "bad", "another", nil
+	r := open(t, filepath.Join(t.TempDir(), "sources.json"), c, bad)
+	r.SetMaxShown(3)
+	access := func(name string, code commit.Code, kept int) {
+		t.Helper()
+		if _, err := r.Access(t.Context(), name, ""); commit.CodeOf(err) != code {
+			t.Errorf("%s: %v, want %q", name, err, code)
+		}
+		if got := r.Shown(); got != kept {
+			t.Errorf("after %s tokens are kept for %d, want %d", name, got, kept)
+		}
+	}
+	access("bad", commit.CodeFlightAuth, 0)
+	access("e", "", 1)
+	if err := r.CreateSource(t.Context(), sql.SourceDef{Name: "made", Properties: map[string]string{"type": "flight_sql", "secret": "e"}}); err != nil {
+		t.Fatal(err)
+	}
+	access("made", "", 2)
+	if err := r.DropSource(t.Context(), "made", false); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(addr, ":")
+	for i, host := range []string{"localhost", "Localhost", "LOcalhost", "LOCalhost"} {
+		access("grpc://"+host+":"+port, "", min(i+2, 3))
 	}
 }
