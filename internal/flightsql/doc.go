@@ -9,5 +9,6 @@
 // What an engine sends is untrusted: messages are bounded, Arrow's lengths are
 // checked before memory is taken for them, and batches before DuckDB sees them.
 // Columns of types that DuckDB has no room for are converted where nothing is lost
-// by it, and refused by name elsewhere.
+// by it, and refused by name elsewhere. What dictionaries, runs, views and nulls are
+// written out to is bounded for all columns of a batch together.
 package flightsql

@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/encoded"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 )
 
@@ -27,10 +28,14 @@ func (a Access) plainBatch(schema *arrow.Schema, b arrow.RecordBatch) (arrow.Rec
 			c.Release()
 		}
 	}()
+	r := &room{left: maxConverted}
 	for i, c := range b.Columns() {
-		own, err := plain(c, 0)
+		own, err := r.plain(c, 0)
 		if errors.Is(err, errLossy) {
 			return nil, a.badColumn(b.ColumnName(i), err)
+		}
+		if errors.Is(err, errTooLarge) {
+			return nil, &commit.Error{Code: commit.CodeFlightTooLarge, Op: "read", Object: "source " + a.Name, Cause: err, Hint: smallerBatches}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", b.ColumnName(i), err)
@@ -49,7 +54,7 @@ func (a Access) plainBatch(schema *arrow.Schema, b arrow.RecordBatch) (arrow.Rec
 var errLossy = errors.New("a value can't be taken over without a loss")
 
 // deepest bounds how columns are nested, longest how many values one has: some types
-// need no bytes for them.
+// need no bytes for them. room bounds all columns together.
 const (
 	deepest = 64
 	longest = 1 << 24
@@ -57,57 +62,75 @@ const (
 
 // plain converts a column to its plainType. Go checks the indices of what it reads;
 // what it leaves as it is, CheckBatch looks at.
-func plain(c arrow.Array, depth int) (arrow.Array, error) {
+func (r *room) plain(c arrow.Array, depth int) (arrow.Array, error) {
 	if depth > deepest {
 		return nil, fmt.Errorf("it is nested deeper than %d", deepest)
 	}
 	if c.Len() > longest {
-		return nil, fmt.Errorf("a batch of %d values; at most %d are taken", c.Len(), longest)
+		return nil, fmt.Errorf("%w: it has %d values; at most %d are taken", errTooLarge, c.Len(), longest)
 	}
 	switch c := c.(type) {
 	case *array.Dictionary:
-		return plainDictionary(c, depth)
+		return r.plainDictionary(c, depth)
 	case *array.RunEndEncoded:
-		return plainRuns(c, depth)
+		return r.plainRuns(c, depth)
 	case array.ExtensionArray:
 		if c.ExtensionType().ExtensionName() == "arrow.uuid" {
-			return plainUUID(c)
+			return r.plainUUID(c)
 		}
-		return plain(c.Storage(), depth+1)
+		return r.plain(c.Storage(), depth+1)
 	case *array.Null:
-		return array.MakeArrayOfNull(memory.DefaultAllocator, arrow.PrimitiveTypes.Int32, c.Len()), nil
+		return r.nulls(arrow.PrimitiveTypes.Int32, c.Len())
 	case *array.Float16:
-		return build(c, arrow.PrimitiveTypes.Float32, func(b *array.Float32Builder, i int) error {
+		return build(r, c, arrow.PrimitiveTypes.Float32, func(b *array.Float32Builder, i int) error {
 			b.Append(c.Value(i).Float32())
 			return nil
 		})
 	case *array.StringView:
-		return build(c, arrow.BinaryTypes.String, func(b *array.StringBuilder, i int) error {
-			b.Append(c.Value(i))
+		return build(r, c, arrow.BinaryTypes.String, func(b *array.StringBuilder, i int) error {
+			v := c.Value(i)
+			if err := r.take(int64(len(v))); err != nil {
+				return err
+			}
+			b.Append(v)
 			return nil
 		})
 	case *array.BinaryView:
-		return build(c, arrow.BinaryTypes.Binary, func(b *array.BinaryBuilder, i int) error {
-			b.Append(c.Value(i))
+		return build(r, c, arrow.BinaryTypes.Binary, func(b *array.BinaryBuilder, i int) error {
+			v := c.Value(i)
+			if err := r.take(int64(len(v))); err != nil {
+				return err
+			}
+			b.Append(v)
 			return nil
 		})
 	case *array.Decimal32, *array.Decimal64, *array.Decimal256:
-		return plainDecimals(c)
+		return r.plainDecimals(c)
 	case *array.Timestamp:
-		return plainTimestamps(c)
+		return r.plainTimestamps(c)
 	case *array.Struct, *array.Map, *array.List, *array.LargeList, *array.FixedSizeList:
-		return plainChildren(c, depth)
+		return r.plainChildren(c, depth)
 	}
 	c.Retain()
 	return c, nil
 }
 
-// build makes a column value by value.
-func build[B array.Builder](c arrow.Array, t arrow.DataType, add func(b B, i int) error) (arrow.Array, error) {
+func (r *room) nulls(t arrow.DataType, n int) (arrow.Array, error) {
+	if err := r.takeEach(n, nullBytes(t)); err != nil {
+		return nil, err
+	}
+	return array.MakeArrayOfNull(memory.DefaultAllocator, t, n), nil
+}
+
+// build makes a column value by value. What texts have besides a null's bytes, add
+// takes of r.
+func build[B array.Builder](r *room, c arrow.Array, t arrow.DataType, add func(b B, i int) error) (arrow.Array, error) {
+	if err := r.takeEach(c.Len(), nullBytes(t)); err != nil {
+		return nil, err
+	}
 	b := array.NewBuilder(memory.DefaultAllocator, t).(B)
 	defer b.Release()
-	for i := range c.Len() { // the length may be a lie
-
+	for i := range c.Len() {
 		if c.IsNull(i) {
 			b.AppendNull()
 		} else if err := add(b, i); err != nil {
@@ -117,25 +140,26 @@ func build[B array.Builder](c arrow.Array, t arrow.DataType, add func(b B, i int
 	return b.NewArray(), nil
 }
 
-func plainUUID(c array.ExtensionArray) (arrow.Array, error) {
+func (r *room) plainUUID(c array.ExtensionArray) (arrow.Array, error) {
 	raw, ok := c.Storage().(*array.FixedSizeBinary)
 	if !ok || raw.DataType().(*arrow.FixedSizeBinaryType).ByteWidth != 16 {
 		return nil, errors.New("a UUID that hasn't 16 bytes")
 	}
-	return build(raw, arrow.BinaryTypes.String, func(b *array.StringBuilder, i int) error {
+	return build(r, raw, arrow.BinaryTypes.String, func(b *array.StringBuilder, i int) error {
 		u := raw.Value(i)
-		b.Append(fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:16]))
-		return nil
+		v := fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:16])
+		b.Append(v)
+		return r.take(int64(len(v)))
 	})
 }
 
 // plainDecimals widens the small decimals and narrows the large ones.
-func plainDecimals(c arrow.Array) (arrow.Array, error) {
+func (r *room) plainDecimals(c arrow.Array) (arrow.Array, error) {
 	t, err := plainDecimal(c.DataType().(arrow.DecimalType))
 	if err != nil {
 		return nil, err
 	}
-	return build(c, t, func(b *array.Decimal128Builder, i int) error {
+	return build(r, c, t, func(b *array.Decimal128Builder, i int) error {
 		switch c := c.(type) {
 		case *array.Decimal32:
 			b.Append(decimal128.FromI64(int64(c.Value(i))))
@@ -155,7 +179,7 @@ func plainDecimals(c arrow.Array) (arrow.Array, error) {
 
 // plainTimestamps makes microseconds in UTC of moments, which DuckDB has in no other
 // unit; it would cut nanoseconds without a word.
-func plainTimestamps(c *array.Timestamp) (arrow.Array, error) {
+func (r *room) plainTimestamps(c *array.Timestamp) (arrow.Array, error) {
 	from := c.DataType().(*arrow.TimestampType)
 	if from.TimeZone == "" {
 		c.Retain()
@@ -166,7 +190,7 @@ func plainTimestamps(c *array.Timestamp) (arrow.Array, error) {
 		return nil, err
 	}
 	times := map[arrow.TimeUnit]int64{arrow.Second: 1_000_000, arrow.Millisecond: 1000, arrow.Microsecond: 1, arrow.Nanosecond: 0}[from.Unit]
-	return build(c, to, func(b *array.TimestampBuilder, i int) error {
+	return build(r, c, to, func(b *array.TimestampBuilder, i int) error {
 		v := int64(c.Value(i))
 		if times == 0 {
 			if v%1000 != 0 {
@@ -183,8 +207,8 @@ func plainTimestamps(c *array.Timestamp) (arrow.Array, error) {
 	})
 }
 
-func plainDictionary(c *array.Dictionary, depth int) (arrow.Array, error) {
-	words, err := plain(c.Dictionary(), depth+1)
+func (r *room) plainDictionary(c *array.Dictionary, depth int) (arrow.Array, error) {
+	words, err := r.plain(c.Dictionary(), depth+1)
 	if err != nil {
 		return nil, err
 	}
@@ -192,23 +216,26 @@ func plainDictionary(c *array.Dictionary, depth int) (arrow.Array, error) {
 	if err := wire.CheckArray(c.Indices()); err != nil {
 		return nil, err
 	}
-	return take(words, c.Indices())
+	return r.pick(words, c.Indices())
 }
 
-// take gives values[indices[i]] for each i, null for a null index. Indices outside of
+// pick gives values[indices[i]] for each i, null for a null index. Indices outside of
 // the values are an error.
-func take(values, indices arrow.Array) (arrow.Array, error) {
+func (r *room) pick(values, indices arrow.Array) (arrow.Array, error) {
 	if err := wire.CheckArray(values); err != nil {
 		return nil, err
 	}
 	if values.Len() == 0 && indices.NullN() == indices.Len() {
-		return array.MakeArrayOfNull(memory.DefaultAllocator, values.DataType(), indices.Len()), nil
+		return r.nulls(values.DataType(), indices.Len())
+	}
+	if err := r.takeAll(values, indices); err != nil {
+		return nil, err
 	}
 	return compute.TakeArrayOpts(context.Background(), values, indices, *compute.DefaultTakeOptions())
 }
 
-func plainRuns(c *array.RunEndEncoded, depth int) (arrow.Array, error) {
-	values, err := plain(c.Values(), depth+1)
+func (r *room) plainRuns(c *array.RunEndEncoded, depth int) (arrow.Array, error) {
+	values, err := r.plain(c.Values(), depth+1)
 	if err != nil {
 		return nil, err
 	}
@@ -220,6 +247,11 @@ func plainRuns(c *array.RunEndEncoded, depth int) (arrow.Array, error) {
 	if ends.NullN() > 0 || ends.Len() != values.Len() {
 		return nil, errors.New("its runs don't fit its values")
 	}
+	of := int64(c.Len()) * indexBytes
+	if err := r.take(of); err != nil {
+		return nil, err
+	}
+	defer func() { r.left += of }() // the indices go again
 	b := array.NewInt64Builder(memory.DefaultAllocator)
 	defer b.Release()
 	from, last := c.Offset(), int64(0)
@@ -228,7 +260,7 @@ func plainRuns(c *array.RunEndEncoded, depth int) (arrow.Array, error) {
 		if at >= ends.Len() {
 			return nil, errors.New("its runs end before its rows do")
 		}
-		end := runEnd(ends, at)
+		end := index(ends, at)
 		if end <= last {
 			return nil, errors.New("its runs don't ascend")
 		}
@@ -239,23 +271,11 @@ func plainRuns(c *array.RunEndEncoded, depth int) (arrow.Array, error) {
 	}
 	indices := b.NewArray()
 	defer indices.Release()
-	return take(values, indices)
-}
-
-func runEnd(ends arrow.Array, i int) int64 {
-	switch e := ends.(type) {
-	case *array.Int16:
-		return int64(e.Value(i))
-	case *array.Int32:
-		return int64(e.Value(i))
-	case *array.Int64:
-		return e.Value(i)
-	}
-	return 0
+	return r.pick(values, indices)
 }
 
 // plainChildren converts what is inside a nested column; its own buffers stay.
-func plainChildren(c arrow.Array, depth int) (arrow.Array, error) {
+func (r *room) plainChildren(c arrow.Array, depth int) (arrow.Array, error) {
 	t, err := plainType(c.DataType())
 	if err != nil {
 		return nil, err
@@ -273,7 +293,7 @@ func plainChildren(c arrow.Array, depth int) (arrow.Array, error) {
 	}()
 	for _, data := range d.Children() {
 		child := array.MakeFromData(data)
-		own, err := plain(child, depth+1)
+		own, err := r.plain(child, depth+1)
 		child.Release()
 		if err != nil {
 			return nil, err

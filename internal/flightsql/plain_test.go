@@ -232,6 +232,69 @@ func TestHostileColumns(t *testing.T) {
 	}
 }
 
+// TestSmallOnTheWire: few bytes that stand for many are refused before they are
+// written out, all columns of a batch together.
+func TestSmallOnTheWire(t *testing.T) {
+	long, many := strings.Repeat("x", 1<<20), strings.Repeat("0,", 299)+"0"
+	word := of(t, arrow.BinaryTypes.String, `["`+long+`"]`)
+	fixed := array.NewFixedSizeBinaryBuilder(memory.DefaultAllocator, &arrow.FixedSizeBinaryType{ByteWidth: 1 << 20})
+	fixed.Append([]byte(long))
+	view := array.NewStringViewBuilder(memory.DefaultAllocator)
+	view.Append(long)
+	views := picked(view.NewArray(), 300)
+	for name, c := range map[string]struct {
+		column arrow.Array
+		times  int
+	}{
+		"nulls":                       {array.NewNull(longest), 10},
+		"nulls in a struct":           {nullsInside(5), 2},
+		"a long word":                 {dictionary(t, word, "["+many+"]"), 1},
+		"a long word of few, by many": {dictionary(t, word, "["+strings.Repeat("0,", 29)+"0]"), 10},
+		"a large text":                {dictionary(t, of(t, arrow.BinaryTypes.LargeString, `["`+long+`"]`), "["+many+"]"), 1},
+		"bytes of one width":          {dictionary(t, fixed.NewArray(), "["+many+"]"), 1},
+		"a list":                      {dictionary(t, of(t, arrow.ListOf(arrow.BinaryTypes.String), `[["`+long+`"]]`), "["+many+"]"), 1},
+		"a struct":                    {dictionary(t, of(t, arrow.StructOf(arrow.Field{Name: "a", Type: arrow.BinaryTypes.String}), `[{"a": "`+long+`"}]`), "["+many+"]"), 1},
+		"a run":                       {runs(t, word, `[300]`, 300, 0), 1},
+		"a run of nulls":              {runs(t, of(t, arrow.PrimitiveTypes.Int64, `[null]`), `[16777216]`, longest, 0), 2},
+		"no word":                     {dictionary(t, of(t, arrow.FixedSizeListOf(1<<30, arrow.PrimitiveTypes.Int64), `[]`), `[null]`), 1},
+		"views of one text":           {views, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var fields []arrow.Field
+			var columns []arrow.Array
+			for i := range c.times {
+				fields, columns = append(fields, arrow.Field{Name: fmt.Sprint("c", i), Type: c.column.DataType(), Nullable: true}), append(columns, c.column)
+			}
+			schema := arrow.NewSchema(fields, nil)
+			own, err := plainSchema(schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := (Access{}).plainBatch(own, array.NewRecordBatch(schema, columns, int64(c.column.Len())))
+			if commit.CodeOf(err) != commit.CodeFlightTooLarge {
+				t.Errorf("got %T, %v", b, err)
+			}
+		})
+	}
+}
+
+// picked are views, all of them a's first value.
+func picked(a arrow.Array, n int) arrow.Array {
+	d := a.Data()
+	views := memory.NewBufferBytes(bytes.Repeat(d.Buffers()[1].Bytes()[:arrow.ViewHeaderSizeBytes], n))
+	return array.MakeFromData(array.NewData(a.DataType(), n, append([]*memory.Buffer{nil, views}, d.Buffers()[2:]...), nil, 0, 0))
+}
+
+// nullsInside is a struct of n columns without bytes.
+func nullsInside(n int) arrow.Array {
+	var fields []arrow.Field
+	var children []arrow.ArrayData
+	for i := range n {
+		fields, children = append(fields, arrow.Field{Name: fmt.Sprint(i), Type: arrow.Null, Nullable: true}), append(children, array.NewNull(longest).Data())
+	}
+	return array.MakeFromData(array.NewData(arrow.StructOf(fields...), longest, []*memory.Buffer{nil}, children, 0, 0))
+}
+
 // FuzzInfo: whatever an engine answers, it ends in an error or in endpoints that may
 // be read.
 func FuzzInfo(f *testing.F) {
