@@ -38,6 +38,7 @@ func (j *job) isOpenWrite() bool { return j.external != nil && j.graph == nil &&
 // openWrite lets workers in once the job is planned, or takes a write up that an
 // earlier process left.
 func (s *Scheduler) openWrite(j *job) {
+	j.store = newWriteStore()
 	if j.resume == nil {
 		now := time.Now()
 		j.early, j.started = graph.Running, now
@@ -367,18 +368,52 @@ func (h writeHost) Keys(ctx context.Context, id, expired string) (objstore.Keys,
 
 // Store implements writes.Host.
 func (h writeHost) Store(ctx context.Context, w writes.Write) (objstore.Store, error) {
-	if h.s.cfg.OpenStore == nil {
+	s := h.s
+	if s.cfg.OpenStore == nil {
 		return nil, nil
 	}
-	var storage map[string]string
-	if objstore.Remote(w.Plan.Prefix) {
-		pinned, err := h.s.cfg.Catalogs.Pin(ctx, w.Plan.Target.Name)
-		if err != nil {
-			return nil, err
+	store := newWriteStore()
+	if err := s.loop.call(ctx, func() {
+		if j := s.state.jobs[w.Job.GetJobId()]; j != nil && j.store != nil {
+			store = j.store
 		}
-		storage = pinned.Storage
+	}); err != nil {
+		return nil, err
 	}
-	return h.s.cfg.OpenStore(storage), nil
+	return store.get(ctx, func() (objstore.Store, error) {
+		return s.openStore(ctx, w.Plan.Target.Storage, w.Plan.Prefix, w.Plan.Target.Name)
+	})
+}
+
+// storeKept is how long the store of a write is kept: its keys may end.
+const storeKept = time.Minute
+
+// writeStore reaches the files of one write, for all who hand them in.
+type writeStore struct {
+	// turn has a token while somebody opens it.
+	turn   chan struct{}
+	store  objstore.Store
+	opened time.Time
+}
+
+func newWriteStore() *writeStore { return &writeStore{turn: make(chan struct{}, 1)} }
+
+func (w *writeStore) get(ctx context.Context, open func() (objstore.Store, error)) (objstore.Store, error) {
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if w.store != nil && time.Since(w.opened) < storeKept {
+		return w.store, nil
+	}
+	now := time.Now()
+	store, err := open()
+	if err == nil {
+		w.store, w.opened = store, now
+	}
+	return store, err
 }
 
 // WaitsFor implements writes.Host.

@@ -65,21 +65,30 @@ func (s *Scheduler) jobFiles(ctx context.Context, id string) (j cleanup.Job, tab
 // checkFiles is what looks at files before they are committed; nil for none. The plan
 // of a job that another process has sealed is the journal's, which doesn't say how
 // stores are reached.
-func (s *Scheduler) checkFiles() func(context.Context, map[string]string, commit.Unit) error {
+func (s *Scheduler) checkFiles(c *footers.Checker) func(context.Context, map[string]string, commit.Unit) error {
 	if s.cfg.OpenStore == nil {
 		return nil
 	}
-	c := &footers.Checker{All: s.cfg.CheckAllFiles, Wait: storeWait}
 	return func(ctx context.Context, storage map[string]string, u commit.Unit) error {
-		if len(storage) == 0 && objstore.Remote(u.Prefix) {
-			pinned, err := s.cfg.Catalogs.Pin(ctx, u.Table)
-			if err != nil {
-				return err
-			}
-			storage = pinned.Storage
+		store, err := s.openStore(ctx, storage, u.Prefix, u.Table)
+		if err != nil {
+			return err
 		}
-		return c.Check(ctx, s.cfg.OpenStore(storage), u)
+		return c.Check(ctx, store, u)
 	}
+}
+
+// openStore reaches a table's files, with what a plan says of their store. The catalog
+// is asked when it says nothing, and for keys of a session, which may have ended since.
+func (s *Scheduler) openStore(ctx context.Context, storage map[string]string, prefix string, table commit.TableName) (objstore.Store, error) {
+	if objstore.Remote(prefix) && (len(storage) == 0 || storage[objstore.KeySessionToken] != "") {
+		pinned, err := s.cfg.Catalogs.Pin(ctx, table)
+		if err != nil {
+			return nil, err
+		}
+		storage = pinned.Storage
+	}
+	return s.cfg.OpenStore(storage), nil
 }
 
 // storeWait is how long a store that can't be reached is asked before a commit.

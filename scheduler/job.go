@@ -70,6 +70,8 @@ type job struct {
 	planText string
 	// storeKeys are what its executors may ask for.
 	storeKeys *storekeys.Job
+	// store is how the scheduler looks at what is handed in to an external write.
+	store *writeStore
 	// flight are the queries that engines run for it.
 	flight  *flightsource.Job
 	table   string

@@ -193,11 +193,12 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.flight = flightread.New(flightread.Config{Dial: s.cfg.Dial, Silence: s.cfg.readSilence})
+	looks := footers.New(s.cfg.CheckAllFiles, storeWait)
 	if s.cfg.newCommitter != nil {
 		s.committer = s.cfg.newCommitter(s.cfg)
 	} else {
 		s.committer = committer.New(committer.Config{
-			Open: s.openMarked, Recorder: recorder{s}, Stripped: s.stripped, Logger: s.log, Deadline: s.cfg.CommitDeadline, CheckFiles: s.checkFiles(),
+			Open: s.openMarked, Recorder: recorder{s}, Stripped: s.stripped, Logger: s.log, Deadline: s.cfg.CommitDeadline, CheckFiles: s.checkFiles(looks),
 		})
 	}
 	s.analyzer = sql.Analyzer{Catalogs: s.cfg.Catalogs, Parser: s.cfg.Parser}
@@ -216,7 +217,7 @@ func (s *Scheduler) Start(ctx context.Context) (err error) {
 		return errors.Join(err, s.lis.Close(), s.flight.Close())
 	}
 	s.writes = writes.New(writes.Parts{
-		Config: s.cfg.Writes, Host: writeHost{s}, Journal: s.journal, Signer: s.signer, Verifier: wire.NewVerifier(s.public), Deriver: &footers.Checker{Wait: storeWait}, Logger: s.log,
+		Config: s.cfg.Writes, Host: writeHost{s}, Journal: s.journal, Signer: s.signer, Verifier: wire.NewVerifier(s.public), Deriver: looks, Logger: s.log,
 	})
 	s.wg.Go(func() { s.writes.Run(s.life) })
 	s.cfg.Metrics.Watch(s.now)

@@ -19,18 +19,25 @@ type deriver interface {
 	File(*footer.Footer, footer.Claim) (commit.File, error)
 }
 
-// Derive reads the footer of a file that an external writer only said the place of,
-// and describes it as a complete manifest would, by the target's schema, partition
-// spec and properties. What the row says of the file must be so.
+// For binds a table: its schema, partition spec and properties. The error is that of a
+// table that can't be written.
 //
-// A file that isn't what the table or the row wants is a *commit.Error with
+// derive reads the footer of a file that an external writer only said the place of,
+// and describes it as a complete manifest would. What the row says of the file must be
+// so. A file that isn't what the table or the row wants is a *commit.Error with
 // CodeManifestRefused that names the path and says what to do. Any other error is
-// the store's, or that of a table that can't be written, and may pass.
-func (c *Checker) Derive(ctx context.Context, store objstore.Store, target plan.Pinned, attempt string, row openwrite.PathsRow) (commit.File, error) {
+// the store's, and may pass.
+func (c *Checker) For(target plan.Pinned) (derive func(ctx context.Context, store objstore.Store, attempt string, row openwrite.PathsRow) (commit.File, error), err error) {
 	d, err := deriverOf(target)
 	if err != nil {
-		return commit.File{}, &commit.Error{Code: commit.CodeTableLayout, Op: "read files for", Object: target.Name.String(), Cause: err}
+		return nil, &commit.Error{Code: commit.CodeTableLayout, Op: "read files for", Object: target.Name.String(), Cause: err}
 	}
+	return func(ctx context.Context, store objstore.Store, attempt string, row openwrite.PathsRow) (commit.File, error) {
+		return c.derive(ctx, store, d, attempt, row)
+	}, nil
+}
+
+func (c *Checker) derive(ctx context.Context, store objstore.Store, d deriver, attempt string, row openwrite.PathsRow) (commit.File, error) {
 	o, err := store.Open(ctx, row.Path)
 	if errors.Is(err, objstore.ErrNotFound) {
 		return commit.File{}, refused(row.Path, &footer.Error{Why: "there's no such file", Hint: "Hand a file in when it is written and closed."})
@@ -40,7 +47,7 @@ func (c *Checker) Derive(ctx context.Context, store objstore.Store, target plan.
 	}
 	defer o.Close() //nolint:errcheck // it was only read
 	var f commit.File
-	why, err := c.footer(o, func(raw []byte) error {
+	why, err := c.footer(ctx, o, func(raw []byte) error {
 		parsed, err := footer.Parse(raw, o.Size())
 		if err != nil {
 			return unreadable(err)

@@ -34,7 +34,16 @@ func pinned(format string) plan.Pinned {
 
 func derive(t *testing.T, target plan.Pinned, row openwrite.PathsRow) (commit.File, error) {
 	t.Helper()
-	return (&footers.Checker{}).Derive(t.Context(), objstore.New(objstore.Config{}), target, "a1", row)
+	return deriveAt(t, objstore.New(objstore.Config{}), target, row)
+}
+
+func deriveAt(t *testing.T, store objstore.Store, target plan.Pinned, row openwrite.PathsRow) (commit.File, error) {
+	t.Helper()
+	d, err := footers.New(false, 0).For(target)
+	if err != nil {
+		return commit.File{}, err
+	}
+	return d(t.Context(), store, "a1", row)
 }
 
 func place(t *testing.T, raw []byte) openwrite.PathsRow {
@@ -99,7 +108,7 @@ func TestDeriveRefuses(t *testing.T) {
 		t.Errorf("a file that isn't there: %v", err)
 	}
 	s := &flaky{Store: objstore.New(objstore.Config{}), fails: 1}
-	if _, err := (&footers.Checker{}).Derive(t.Context(), s, pinned("iceberg"), "a1", place(t, good)); err == nil || commit.CodeOf(err) == commit.CodeManifestRefused {
+	if _, err := deriveAt(t, s, pinned("iceberg"), place(t, good)); err == nil || commit.CodeOf(err) == commit.CodeManifestRefused {
 		t.Errorf("a store that can't be reached: %v", err)
 	}
 	if _, err := derive(t, plan.Pinned{Format: "hudi"}, place(t, good)); commit.CodeOf(err) != commit.CodeTableLayout {

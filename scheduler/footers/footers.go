@@ -5,25 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/format/footer"
 	"github.com/firn-project/firn/internal/objstore"
 )
 
-// Checker checks files. It is safe for concurrent use.
+// Checker checks files, and describes them. It is safe for concurrent use.
 type Checker struct {
-	// All checks every file; otherwise Always and one in a hundred of the rest.
-	All bool
-	// Wait is how long a store that can't be reached is asked again.
-	Wait time.Duration
+	all  bool
+	wait time.Duration
+	// memory bounds the bytes of the footers that are more than a tail: one of the
+	// largest at a time, or many that are smaller.
+	memory *semaphore.Weighted
+}
 
-	// large lets one footer at a time be more than a tail.
-	large sync.Mutex
+// New makes a checker. With all it checks every file; otherwise Always and one in a
+// hundred of the rest. wait is how long a check asks a store that can't be reached
+// again.
+func New(all bool, wait time.Duration) *Checker {
+	return &Checker{all: all, wait: wait, memory: semaphore.NewWeighted(footer.MaxFooter)}
 }
 
 const (
@@ -41,15 +46,18 @@ const (
 // file isn't what its manifest says; it names the file and the rule. A store that
 // can't be reached is asked again for a while, and is no reason to refuse.
 func (c *Checker) Check(ctx context.Context, store objstore.Store, u commit.Unit) error {
-	g, ctx := errgroup.WithContext(ctx)
+	g, first := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, i := range c.sample(u.Files.Len()) {
-		if ctx.Err() != nil {
+		if first.Err() != nil {
 			break
 		}
-		g.Go(func() error { return c.patiently(ctx, store, u, u.Files.At(i)) })
+		g.Go(func() error { return c.patiently(first, store, u, u.Files.At(i)) })
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil || ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx) // some weren't looked at
 }
 
 // sample picks the files to look at. Which ones those are can't be foreseen.
@@ -58,7 +66,7 @@ func (c *Checker) sample(n int) []int {
 	for i := range all {
 		all[i] = i
 	}
-	if c.All || n <= Always {
+	if c.all || n <= Always {
 		return all
 	}
 	k := Always + (n-Always+restShare-1)/restShare
@@ -69,9 +77,9 @@ func (c *Checker) sample(n int) []int {
 	return all[:k]
 }
 
-// patiently asks a store that can't be reached again, until Wait is over.
+// patiently asks a store that can't be reached again, until its time is over.
 func (c *Checker) patiently(ctx context.Context, store objstore.Store, u commit.Unit, f commit.File) error {
-	pause, until := 100*time.Millisecond, time.Now().Add(c.Wait)
+	pause, until := 100*time.Millisecond, time.Now().Add(c.wait)
 	for {
 		err := c.file(ctx, store, u, f)
 		if err == nil || commit.CodeOf(err) == commit.CodeVerification || ctx.Err() != nil || !time.Now().Add(pause).Before(until) {
@@ -101,7 +109,7 @@ func (c *Checker) file(ctx context.Context, store objstore.Store, u commit.Unit,
 	if o.Size() != f.Size {
 		return commit.Misfit(u, f.Path, "a file has the size that its manifest says", fmt.Sprintf("%d bytes instead of %d", o.Size(), f.Size))
 	}
-	rows, why, err := c.rows(o)
+	rows, why, err := c.rows(ctx, o)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the footer of %s: %w", f.Path, err)
@@ -115,8 +123,8 @@ func (c *Checker) file(ctx context.Context, store objstore.Store, u commit.Unit,
 
 // rows reads how many rows a file has by its footer: one small read of its end in
 // most cases. why says what is wrong with the file.
-func (c *Checker) rows(o objstore.Object) (rows int64, why, err error) {
-	why, err = c.footer(o, func(raw []byte) error {
+func (c *Checker) rows(ctx context.Context, o objstore.Object) (rows int64, why, err error) {
+	why, err = c.footer(ctx, o, func(raw []byte) error {
 		var err error
 		if rows, err = footer.Rows(raw); err != nil {
 			return unreadable(err)
@@ -128,9 +136,9 @@ func (c *Checker) rows(o objstore.Object) (rows int64, why, err error) {
 
 func unreadable(err error) error { return fmt.Errorf("its footer can't be read: %w", err) }
 
-// footer calls use with a file's footer. Only one footer at a time is more than a
-// tail. why is what is wrong with the file, or what use found to be.
-func (c *Checker) footer(o objstore.Object, use func(raw []byte) error) (why, err error) {
+// footer calls use with a file's footer. One that is more than a tail waits until there
+// is memory for it. why is what is wrong with the file, or what use found to be.
+func (c *Checker) footer(ctx context.Context, o objstore.Object, use func(raw []byte) error) (why, err error) {
 	if o.Size() < footer.MinFile {
 		return errors.New("it is too short for one"), nil
 	}
@@ -146,8 +154,10 @@ func (c *Checker) footer(o objstore.Object, use func(raw []byte) error) (why, er
 	if n <= int64(len(raw)) {
 		return use(raw[int64(len(raw))-n:]), nil
 	}
-	c.large.Lock()
-	defer c.large.Unlock()
+	if err := c.memory.Acquire(ctx, n); err != nil {
+		return nil, err
+	}
+	defer c.memory.Release(n)
 	raw = make([]byte, n)
 	if err := readAt(o, raw, o.Size()-footer.Trailer-n); err != nil {
 		return nil, err

@@ -87,10 +87,10 @@ func TestGoodFiles(t *testing.T) {
 		t.Fatalf("its footer has %d bytes", n)
 	}
 	u := unit(t, parquetFile(t, 20, 1), wide, parquetFile(t, 20, 3))
-	if err := check(t, &footers.Checker{}, u); err != nil {
+	if err := check(t, footers.New(false, 0), u); err != nil {
 		t.Fatal(err)
 	}
-	if err := check(t, &footers.Checker{}, unit(t)); err != nil {
+	if err := check(t, footers.New(false, 0), unit(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -126,7 +126,7 @@ func TestFilesThatAreNotWhatTheirManifestSays(t *testing.T) {
 			if tt.size > 0 {
 				committest.EditFile(&u, 1, func(f *commit.File) { f.Size = tt.size })
 			}
-			err := check(t, &footers.Checker{}, u)
+			err := check(t, footers.New(false, 0), u)
 			if commit.CodeOf(err) != commit.CodeVerification || commit.ReasonOf(err) != commit.ReasonValidation ||
 				!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), u.Files.Path(1)) {
 				t.Errorf("%v, want the file and %q", err, tt.want)
@@ -162,7 +162,7 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	u := unit(t, parquetFile(t, 20, 1))
 	synctest.Test(t, func(t *testing.T) {
 		s := &flaky{Store: objstore.New(objstore.Config{}), fails: 5}
-		c := &footers.Checker{Wait: time.Minute}
+		c := footers.New(false, time.Minute)
 		if err := c.Check(t.Context(), s, u); err != nil {
 			t.Errorf("after a while: %v", err)
 		}
@@ -193,7 +193,7 @@ func TestSample(t *testing.T) {
 	u.Files = many.Files()
 	for all, want := range map[bool]int{true: 3000, false: 1020} {
 		s := &flaky{Store: objstore.New(objstore.Config{})}
-		if err := (&footers.Checker{All: all}).Check(t.Context(), s, u); err != nil {
+		if err := footers.New(all, 0).Check(t.Context(), s, u); err != nil {
 			t.Fatal(err)
 		}
 		if n := s.opens[u.Files.Path(0)]; n != want {
@@ -215,7 +215,7 @@ func FuzzFooter(f *testing.F) {
 		if len(raw) == 0 {
 			return
 		}
-		err := (&footers.Checker{}).Check(t.Context(), objstore.New(objstore.Config{}), u)
+		err := footers.New(false, 0).Check(t.Context(), objstore.New(objstore.Config{}), u)
 		if err != nil && commit.CodeOf(err) != commit.CodeVerification {
 			t.Errorf("%v", err)
 		}
@@ -225,7 +225,7 @@ func FuzzFooter(f *testing.F) {
 // BenchmarkOneFile is what the check adds to an INSERT of one row.
 func BenchmarkOneFile(b *testing.B) {
 	u := unit(b, parquetFile(b, 20, 3))
-	c, s := &footers.Checker{}, objstore.New(objstore.Config{})
+	c, s := footers.New(false, 0), objstore.New(objstore.Config{})
 	for b.Loop() {
 		if err := c.Check(b.Context(), s, u); err != nil {
 			b.Fatal(err)

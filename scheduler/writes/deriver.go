@@ -12,15 +12,16 @@ import (
 
 // Deriver describes data files of which a worker only said where they are.
 type Deriver interface {
-	// Derive reads the footer of a file and gives the row that a complete manifest
-	// would have of it: counts, bounds, partition values, split offsets, the target's
-	// schema and spec ids, and no sort order. The path is known to lie under the
-	// write's prefix and to be named after the attempt.
+	// For binds the table that a manifest's files are for. derive reads the footer of
+	// a file and gives the row that a complete manifest would have of it: counts,
+	// bounds, partition values, split offsets, the target's schema and spec ids, and no
+	// sort order. The path is known to lie under the write's prefix and to be named
+	// after the attempt. It's called for several files at the same time.
 	//
 	// A file that isn't what the table or the row wants is a *commit.Error with
 	// CodeManifestRefused (Refuse makes it) that names the path and the rule. Any
 	// other error is the store's and may pass.
-	Derive(ctx context.Context, store objstore.Store, target plan.Pinned, attempt string, row openwrite.PathsRow) (commit.File, error)
+	For(target plan.Pinned) (derive func(ctx context.Context, store objstore.Store, attempt string, row openwrite.PathsRow) (commit.File, error), err error)
 }
 
 // Refuse is the error of a manifest, or of a file that it names, which breaks a

@@ -48,8 +48,10 @@ type manifest struct {
 	files []commit.File
 	rows  []openwrite.PathsRow
 	paths bool
-	// digest is of the content, in the order of the paths.
+	// digest is of the content, in the order of the paths; body is the encoding of a
+	// complete one's, nil before it has one.
 	digest string
+	body   []byte
 }
 
 // readManifest reads the stream that follows the descriptor. Its content is untrusted;
@@ -112,7 +114,8 @@ func readManifest(writeID, attempt string, stream flight.FlightService_DoPutServ
 	}
 	slices.SortStableFunc(m.files, func(a, b commit.File) int { return cmp.Compare(a.Path, b.Path) })
 	slices.SortStableFunc(m.rows, func(a, b openwrite.PathsRow) int { return cmp.Compare(a.Path, b.Path) })
-	return m, m.sum()
+	err = m.sum()
+	return m, err
 }
 
 // sum computes the digest: of the canonical encoding of what was handed in, so that
@@ -132,6 +135,9 @@ func (m *manifest) sum() error {
 	raw, err := encode()
 	if err != nil {
 		return m.refuse("", "it is an Arrow stream of one of the two schemas", err.Error())
+	}
+	if !m.paths {
+		m.body = raw
 	}
 	h := sha256.New()
 	h.Write([]byte(kind + "\x00"))
@@ -214,6 +220,10 @@ func (s *Service) derive(ctx context.Context, w Write, m *manifest) error {
 	if store == nil {
 		return m.refuse("", "manifests of paths need a scheduler that looks at files", "this one doesn't")
 	}
+	derive, err := s.deriver.For(w.Plan.Target)
+	if err != nil {
+		return err
+	}
 	m.files = make([]commit.File, len(m.rows))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(derivedAtOnce)
@@ -224,7 +234,7 @@ func (s *Service) derive(ctx context.Context, w Write, m *manifest) error {
 					err = m.refuse(m.rows[i].Path, "files are whole Parquet files", fmt.Sprint("its footer can't be read: ", p))
 				}
 			}()
-			m.files[i], err = s.deriver.Derive(ctx, store, w.Plan.Target, m.attempt, m.rows[i])
+			m.files[i], err = derive(ctx, store, m.attempt, m.rows[i])
 			return err
 		})
 	}
@@ -233,13 +243,15 @@ func (s *Service) derive(ctx context.Context, w Write, m *manifest) error {
 
 // record is the manifest as the journal keeps it.
 func (m *manifest) record() (lifecycle.Manifest, []byte, error) {
-	body, err := encodeFiles(m.files)
-	if err != nil {
-		return lifecycle.Manifest{}, nil, err
+	if m.body == nil {
+		var err error
+		if m.body, err = encodeFiles(m.files); err != nil {
+			return lifecycle.Manifest{}, nil, err
+		}
 	}
-	out := lifecycle.Manifest{Attempt: m.attempt, Digest: m.digest, Files: int64(len(m.files)), Bytes: int64(len(body))}
+	out := lifecycle.Manifest{Attempt: m.attempt, Digest: m.digest, Files: int64(len(m.files)), Bytes: int64(len(m.body))}
 	for _, f := range m.files {
 		out.Rows, out.Size = out.Rows+f.Rows, out.Size+f.Size
 	}
-	return out, body, nil
+	return out, m.body, nil
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/flight"
 
+	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/internal/wire/openwrite"
 	"github.com/firn-project/firn/plan"
@@ -43,7 +45,7 @@ func (w *watched) Find(context.Context, string) (Write, error) {
 
 func (w *watched) Store(context.Context, Write) (objstore.Store, error) {
 	w.note()
-	return nil, w.fail
+	return objstore.New(objstore.Config{}), w.fail
 }
 
 func (w *watched) WriteState(context.Context, string) (lifecycle.State, error) {
@@ -84,3 +86,31 @@ func TestAManifestKeepsItsPlaceToItsEnd(t *testing.T) {
 }
 
 type noDeriver struct{ Deriver }
+
+// binding counts how often a table is bound.
+type binding struct{ tables, files atomic.Int32 }
+
+func (b *binding) For(plan.Pinned) (func(context.Context, objstore.Store, string, openwrite.PathsRow) (commit.File, error), error) {
+	b.tables.Add(1)
+	return func(_ context.Context, _ objstore.Store, attempt string, row openwrite.PathsRow) (commit.File, error) {
+		b.files.Add(1)
+		f := file(row.Path)
+		f.Attempt = attempt
+		return f, nil
+	}, nil
+}
+
+// TestATableIsBoundOnce: however many files a manifest has.
+func TestATableIsBoundOnce(t *testing.T) {
+	w, b := &watched{}, &binding{}
+	s := New(Parts{Host: w, Journal: w, Deriver: b, Logger: slog.New(slog.DiscardHandler)})
+	w.s = s
+	m := read(t, onlyPaths(t, "x/a-1", "x/a-2", "x/a-3"))
+	write, err := w.Find(t.Context(), "w")
+	if err == nil {
+		err = s.derive(t.Context(), write, &m)
+	}
+	if err != nil || b.tables.Load() != 1 || b.files.Load() != 3 || len(m.files) != 3 || m.files[2].Path != "x/a-3" {
+		t.Errorf("%d tables for %d files: %v, %v", b.tables.Load(), b.files.Load(), m.files, err)
+	}
+}
