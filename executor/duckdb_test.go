@@ -89,7 +89,7 @@ func TestInsertWithDuckDB(t *testing.T) {
 		d.Manifests = true
 		h.launch(t, d)
 		st := h.wait(t, attempt)
-		files, err := wire.DecodeManifestIPC(st.GetManifestIpc())
+		files, err := manifestOf(st)
 		if st.GetState() != "succeeded" || err != nil {
 			t.Fatalf("status is %v, %v", st, err)
 		}

@@ -21,7 +21,7 @@ func nodes() map[string]plan.Node {
 			Options: map[string]string{"hive_partitioning": "true"}, Table: commit.TableName{Catalog: "lake", Namespace: []string{"a", "b"}, Name: "t"},
 			Flight: &plan.FlightSource{Name: "engine", Query: "SELECT 1", Execution: 2, Info: []byte{0, 1}, Bytes: -1},
 			Upload: &plan.Upload{ID: "u", Executor: "x", Location: plan.ShuffleLocation{Job: "u", Ticket: []byte{0, 255}}},
-			Frame:  &plan.Frame{ID: "f", Pieces: 3, Repeats: true, Rows: 1, Bytes: 2, Locations: []plan.ShuffleLocation{{Job: "j", Frame: "f"}}},
+			Frame:  &plan.Frame{ID: "f", Pieces: 3, Repeats: true, Bytes: 2, Locations: []plan.ShuffleLocation{{Job: "j", Frame: "f"}}},
 		}},
 		Parallel: true, Why: "row-wise", Partitions: [][]plan.SourceFile{{{Path: "p", Endpoint: &plan.FlightEndpoint{Ticket: []byte{255}, Locations: []string{"grpc://h:1"}, ExpiresMS: 9, Metadata: []byte("m")}}}, {}}, RejectLimit: 3, Deterministic: true,
 	}

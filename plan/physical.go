@@ -217,8 +217,8 @@ type Frame struct {
 	// Pieces is how many pieces it has.
 	Pieces int
 	// Repeats: pieces that are lost come back with the same rows in the same order.
-	Repeats     bool
-	Rows, Bytes int64
+	Repeats bool
+	Bytes   int64
 	// Locations is what a task reads of it, in order. It is filled in when the task
 	// is dispatched.
 	Locations []ShuffleLocation

@@ -211,7 +211,7 @@ func (s *Scheduler) planFrame(id string) plan.Frame {
 	v, _ := s.state.frames.Any(id)
 	f := plan.Frame{ID: id, Pieces: len(v.Pieces), Repeats: v.Repeats}
 	for _, p := range v.Pieces {
-		f.Rows, f.Bytes = f.Rows+p.Rows, f.Bytes+p.Bytes
+		f.Bytes += p.Bytes
 	}
 	return f
 }

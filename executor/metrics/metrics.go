@@ -54,12 +54,6 @@ const (
 	registeredName = "firn_executor_registered"
 )
 
-// Directions of a Flight stream.
-const (
-	Read   = "read"
-	Upload = "upload"
-)
-
 // New makes the metrics of an executor; nothing is counted yet. What can't be read at
 // a scrape is logged.
 func New(log *slog.Logger) *Metrics {
@@ -140,8 +134,8 @@ func (m *Metrics) Watch(now func() (Now, error)) {
 		g(diskName, float64(n.ShuffleDisk))
 		g(limitName, float64(n.DiskLimit))
 		g(memoryName, float64(n.ShuffleMemory))
-		g(openName, float64(n.Reading), Read)
-		g(openName, float64(n.Uploading), Upload)
+		g(openName, float64(n.Reading), "read")
+		g(openName, float64(n.Uploading), "upload")
 		g(spillName, float64(n.Spilled))
 		registered := 0.0
 		if n.Registered {

@@ -95,12 +95,13 @@ func manifestsOnce(b *testing.B, n int) {
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o600); err != nil { // VmHWM begins anew
 		b.Fatal(err)
 	}
-	began := time.Now()
+	began, held := time.Now(), int64(0)
 	rep, err := com.Run(ctx, committer.Root{
 		JobID: "j-1", Key: "k", Tasks: 1, Attempts: []string{"a-1"},
 		Plan: &plan.Commit{Target: target, Branch: commit.MainBranch, Operation: commit.OperationAppend, Prefix: prefix},
 		Read: func(ctx context.Context, into *commit.Packer) error {
 			m, at := answers.Manifests{Share: share, Into: into}, 0
+			defer func() { held = into.Bytes() }()
 			return m.Collect(ctx, nil, "a-1", int64(n), func() (arrow.RecordBatch, error) {
 				if at == n {
 					return nil, io.EOF
@@ -116,7 +117,6 @@ func manifestsOnce(b *testing.B, n int) {
 	if err != nil || rep.Files != int64(n) {
 		b.Fatalf("%+v, %v", rep, err)
 	}
-	held, _ := pool.Used()
 	b.ReportMetric(float64(held)/(1<<20), "held-MiB")
 	b.ReportMetric(resident(b, "VmHWM:")-before, "grown-MiB")
 	b.ReportMetric(time.Since(began).Seconds(), "s/commit")

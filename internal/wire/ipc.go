@@ -142,19 +142,6 @@ func EachFileIPC(in io.Reader, each func(commit.File) error) error {
 	}
 }
 
-// DecodeManifestIPC is EachFileIPC for a stream that is whole in memory.
-func DecodeManifestIPC(raw []byte) ([]commit.File, error) {
-	files := []commit.File{}
-	err := EachFileIPC(bytes.NewReader(raw), func(f commit.File) error {
-		files = append(files, f)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return files, nil
-}
-
 // streamed cuts what is read into messages, as messages does with what is there. What
 // a length says is taken no further than bytes come.
 type streamed struct{ in io.Reader }

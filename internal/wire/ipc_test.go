@@ -13,6 +13,19 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 )
 
+// decodeIPC gives the files of a stream that is whole in memory.
+func decodeIPC(raw []byte) ([]commit.File, error) {
+	files := []commit.File{}
+	err := wire.EachFileIPC(bytes.NewReader(raw), func(f commit.File) error {
+		files = append(files, f)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
 func TestDecodeManifestIPC(t *testing.T) {
 	want := []commit.File{full(), {Path: "x", Format: "PARQUET", Attempt: "a"}, full()}
 	b := encode(t, want...)
@@ -23,7 +36,7 @@ func TestDecodeManifestIPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := wire.DecodeManifestIPC(raw)
+	got, err := decodeIPC(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +46,7 @@ func TestDecodeManifestIPC(t *testing.T) {
 	// A stream that ends between two messages is shorter, but one that ends in
 	// a message is broken.
 	for n := range len(raw) {
-		if files, err := wire.DecodeManifestIPC(raw[:n]); err == nil && len(files) >= len(want) && n < len(raw)-8 {
+		if files, err := decodeIPC(raw[:n]); err == nil && len(files) >= len(want) && n < len(raw)-8 {
 			t.Errorf("the first %d bytes decode to %d files", n, len(files))
 		}
 	}
@@ -62,7 +75,7 @@ func TestDecodeManifestIPCRefuses(t *testing.T) {
 	}
 	long := binary.LittleEndian.AppendUint32([]byte("\xff\xff\xff\xff"), 0x7fffffff)
 	for name, raw := range map[string][]byte{"nothing": nil, "junk": []byte("junk and more junk"), "another schema": report, "endless message": long} {
-		files, err := wire.DecodeManifestIPC(raw)
+		files, err := decodeIPC(raw)
 		if err == nil || files != nil || !strings.Contains(err.Error(), "malformed file manifest") {
 			t.Errorf("%s: got %v, %v", name, files, err)
 		}
@@ -82,7 +95,7 @@ func TestDecodeManifestIPCSurvivesChanges(t *testing.T) {
 		for range 1 + rng.IntN(4) {
 			changed[rng.IntN(len(changed))] = byte(rng.IntN(256))
 		}
-		files, err := wire.DecodeManifestIPC(changed)
+		files, err := decodeIPC(changed)
 		if err != nil && files != nil {
 			t.Fatalf("both files and %v", err)
 		}

@@ -282,7 +282,7 @@ func FuzzDecodeManifest(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		files, err := wire.DecodeManifestIPC(raw)
+		files, err := decodeIPC(raw)
 		if err != nil && files != nil {
 			t.Fatalf("both files and %v", err)
 		}

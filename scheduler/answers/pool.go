@@ -104,13 +104,6 @@ func (s *Share) Leave() {
 	p.wake()
 }
 
-// Used is how many bytes are held, and by how many jobs with more than a megabyte.
-func (p *Pool) Used() (bytes int64, jobs int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.used, len(p.shares)
-}
-
 // tooMuch is the error of a job whose manifests are too large.
 func (p *Pool) tooMuch(attempt string) error {
 	return BadManifest(attempt, fmt.Sprintf("the manifests of a job take at most %d bytes of memory", p.half), "they take more")

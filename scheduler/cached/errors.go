@@ -66,7 +66,7 @@ func errShape(id string, want, have int) error {
 	}
 }
 
-// goneTexts for people.
+// expired is why nobody may use a frame any more, for people; so is released.
 func expired(ttl time.Duration) string {
 	return fmt.Sprintf("it has expired: nobody used it for %s", ttl)
 }

@@ -51,8 +51,6 @@ type View struct {
 	// Lost is how many pieces would have to be built again, Users how many jobs and
 	// frames read it.
 	Lost, Users int
-	// Builds counts how often it was built, in this process.
-	Builds int
 }
 
 // frame is one frame.
@@ -66,7 +64,6 @@ type frame struct {
 	users map[string]*use
 	// builds are the jobs that may have data on executors.
 	builds map[string]bool
-	built  int
 	// renewed is the expiry that is on record.
 	renewed time.Time
 }
@@ -218,7 +215,7 @@ func (m *Frames) Any(id string) (v View, ok bool) {
 }
 
 func (f *frame) view() View {
-	v := View{Record: f.Record, Building: f.building, Ready: f.ready, Lost: len(f.lost), Users: len(f.users), Builds: f.built}
+	v := View{Record: f.Record, Building: f.building, Ready: f.ready, Lost: len(f.lost), Users: len(f.users)}
 	v.Pieces = slices.Clone(f.Pieces)
 	return v
 }

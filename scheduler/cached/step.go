@@ -108,7 +108,6 @@ func (m *Frames) builtFrame(ev Built) {
 		return // it was stopped, and what it made is freed
 	}
 	f.building = ""
-	f.built++
 	if !f.ready {
 		if err := m.tooLarge(f, ev.Pieces); err != nil {
 			m.forget(f, err)

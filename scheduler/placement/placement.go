@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// Faults of its own in a row, without a success between them, make an executor
+	// faults of its own in a row, without a success between them, make an executor
 	// one to pass over: one may be the task's, that needed more than there was.
-	Faults = 2
-	// First is for how long an executor is passed over the first time. It doubles
-	// with each further fault, up to Most.
-	First = 30 * time.Second
-	// Most is for how long an executor is passed over at most.
-	Most = 5 * time.Minute
-	// Patience is how long a task waits for an executor on which it hasn't failed,
+	faults = 2
+	// first is for how long an executor is passed over the first time. It doubles
+	// with each further fault, up to most.
+	first = 30 * time.Second
+	// most is for how long an executor is passed over at most.
+	most = 5 * time.Minute
+	// patience is how long a task waits for an executor on which it hasn't failed,
 	// if where it failed nothing speaks against the executor itself.
-	Patience = time.Minute
+	patience = time.Minute
 )
 
 // own are the errors that say more about an executor than about the task: it wants
 // for something that another executor may have.
 var own = []commit.Code{commit.CodeShuffleFull, commit.CodeShuffleIO, commit.CodeSpillFull, commit.CodeSpill, commit.CodeMachineMemory}
 
-// Own says whether a task failed for want of something on its executor.
-func Own(err error) bool { return slices.Contains(own, commit.CodeOf(err)) }
+// isOwn says whether a task failed for want of something on its executor.
+func isOwn(err error) bool { return slices.Contains(own, commit.CodeOf(err)) }
 
 // Board has the executors with faults of their own, and those that tasks of a job
 // couldn't read from. It is used by one goroutine.
@@ -55,7 +55,7 @@ func New() *Board { return &Board{faults: map[string]fault{}, unread: map[pair]t
 // that is left: when no two can reach each other, one does it all.
 func (b *Board) Unreachable(job, executor string, up []string, now time.Time) {
 	if slices.ContainsFunc(up, func(e string) bool { return e != executor && !b.PassedOver(job, e, now) }) {
-		b.unread[pair{job, executor}] = now.Add(Most)
+		b.unread[pair{job, executor}] = now.Add(most)
 	}
 }
 
@@ -67,7 +67,7 @@ func (b *Board) EndJob(job string) {
 // Failed takes in that a task failed. When that makes the executor one to pass over,
 // it says until when; zero otherwise.
 func (b *Board) Failed(executor string, err error, now time.Time) (until time.Time) {
-	if !Own(err) {
+	if !isOwn(err) {
 		return time.Time{}
 	}
 	f := b.faults[executor]
@@ -75,8 +75,8 @@ func (b *Board) Failed(executor string, err error, now time.Time) (until time.Ti
 		return time.Time{} // it ran beside the one that made this known
 	}
 	f.inARow++
-	if f.inARow >= Faults {
-		f.until = now.Add(min(First<<min(f.inARow-Faults, 8), Most))
+	if f.inARow >= faults {
+		f.until = now.Add(min(first<<min(f.inARow-faults, 8), most))
 		until = f.until
 	}
 	b.faults[executor] = f
@@ -103,7 +103,7 @@ func (b *Board) PassedOver(job, executor string, now time.Time) bool {
 // It may have to wait on: that an executor fits doesn't mean that it has a slot.
 func (b *Board) Fit(job string, up, failed []string, waited time.Duration, now time.Time) func(executor string) bool {
 	fresh := func(e string) bool { return !slices.Contains(failed, e) }
-	if waited > Patience {
+	if waited > patience {
 		fresh = func(e string) bool { return !slices.Contains(failed, e) || b.faults[e].inARow == 0 }
 	}
 	sound := func(e string) bool { return !b.PassedOver(job, e, now) }

@@ -1,4 +1,4 @@
-package placement_test
+package placement
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/firn-project/firn/commit"
-	"github.com/firn-project/firn/scheduler/placement"
 )
 
 var (
@@ -15,7 +14,7 @@ var (
 	full = &commit.Error{Code: commit.CodeShuffleFull, Op: "write"}
 )
 
-func fit(b *placement.Board, up, failed []string, waited time.Duration, now time.Time) (all []string) {
+func fit(b *Board, up, failed []string, waited time.Duration, now time.Time) (all []string) {
 	fits := b.Fit("j", up, failed, waited, now)
 	for _, e := range up {
 		if fits(e) {
@@ -27,8 +26,8 @@ func fit(b *placement.Board, up, failed []string, waited time.Duration, now time
 
 func TestFit(t *testing.T) {
 	up := []string{"a", "b", "c"}
-	b := placement.New()
-	for range placement.Faults {
+	b := New()
+	for range faults {
 		b.Failed("c", full, t0)
 	}
 	b.Failed("b", full, t0) // once isn't repeatedly
@@ -43,9 +42,9 @@ func TestFit(t *testing.T) {
 		"rather one that fails tasks than where it did": {up: up, failed: []string{"a", "b"}, want: []string{"c"}},
 		"everywhere once":                               {up: up, failed: up, want: []string{"a", "b"}},
 		"only one is there":                             {up: []string{"c"}, failed: []string{"c"}, want: []string{"c"}},
-		"it has waited long enough for another one":     {up: up, failed: []string{"a"}, waited: placement.Patience + 1, want: []string{"a", "b"}},
+		"it has waited long enough for another one":     {up: up, failed: []string{"a"}, waited: patience + 1, want: []string{"a", "b"}},
 		"where the executor was at fault it waits on":   {up: up, failed: []string{"b"}, waited: time.Hour, want: []string{"a"}},
-		"passed over for a time":                        {up: up, after: placement.First, want: up},
+		"passed over for a time":                        {up: up, after: first, want: up},
 	} {
 		if got := fit(b, c.up, c.failed, c.waited, t0.Add(c.after)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -56,14 +55,14 @@ func TestFit(t *testing.T) {
 // An executor is passed over for longer each time that it is tried in vain, up to a
 // bound, and no more after a success.
 func TestPassedOver(t *testing.T) {
-	b := placement.New()
-	for range placement.Faults {
+	b := New()
+	for range faults {
 		if !b.Failed("e", errors.New("503"), t0).IsZero() {
 			t.Fatal("passed over for what isn't its own fault")
 		}
 	}
 	b.Failed("e", full, t0)
-	now, want := t0, placement.First
+	now, want := t0, first
 	for range 6 {
 		until := b.Failed("e", full, now)
 		if until.Sub(now) != want || !b.PassedOver("j", "e", until.Add(-1)) || b.PassedOver("j", "e", until) {
@@ -72,9 +71,9 @@ func TestPassedOver(t *testing.T) {
 		if !b.Failed("e", full, now).IsZero() {
 			t.Fatal("what ran beside it counts again")
 		}
-		now, want = until, min(2*want, placement.Most)
+		now, want = until, min(2*want, most)
 	}
-	if want != placement.Most {
+	if want != most {
 		t.Fatalf("the bound wasn't reached: %v", want)
 	}
 	b.Failed("e", full, now)
@@ -92,13 +91,13 @@ func TestPassedOver(t *testing.T) {
 // An executor that a task couldn't reach is passed over for that job only, and not
 // if it is the last one.
 func TestUnreachable(t *testing.T) {
-	b, up := placement.New(), []string{"a", "b"}
+	b, up := New(), []string{"a", "b"}
 	b.Unreachable("j", "a", up, t0)
 	b.Unreachable("j", "b", up, t0)
 	if got := fit(b, up, nil, 0, t0); !slices.Equal(got, []string{"b"}) {
 		t.Fatalf("%v fit, want the last one", got)
 	}
-	if b.PassedOver("other", "a", t0) || b.PassedOver("", "a", t0) || b.PassedOver("j", "a", t0.Add(placement.Most)) {
+	if b.PassedOver("other", "a", t0) || b.PassedOver("", "a", t0) || b.PassedOver("j", "a", t0.Add(most)) {
 		t.Fatal("passed over for another job, or for ever")
 	}
 	b.EndJob("j")
