@@ -43,7 +43,7 @@ func Explain(j *Job, ran []graph.StageView) string {
 		b.WriteString("\n")
 		indent := "  "
 		for n := s.Top; n != nil; n = input(n) {
-			for line := range strings.Lines(describe(n)) {
+			for line := range strings.Lines(describe(n, s.ReadsAll)) {
 				b.WriteString(indent + strings.TrimRight(line, "\n") + "\n")
 			}
 			indent += "  "
@@ -108,11 +108,11 @@ func describeRoot(n plan.Node) string {
 }
 
 // describe is one operator without its input: a line, and further lines for
-// details.
-func describe(n plan.Node) string {
+// details. readsAll: each task of its stage reads all that the stage reads.
+func describe(n plan.Node, readsAll bool) string {
 	switch n := n.(type) {
 	case *plan.Query:
-		return describeQuery(n)
+		return describeQuery(n, readsAll)
 	case *plan.ShuffleRead:
 		return fmt.Sprintf("shuffle read of stage %d", n.Stage)
 	case *plan.Exchange:
@@ -139,10 +139,12 @@ func describe(n plan.Node) string {
 	}
 }
 
-func describeQuery(q *plan.Query) string {
+func describeQuery(q *plan.Query, readsAll bool) string {
 	var b strings.Builder
 	how := "whole, in one task"
 	switch {
+	case q.Parallel && readsAll:
+		how = "row by row, over all pieces of a cached frame in one task"
 	case q.Parallel && framesOf(q) > 0:
 		how = "parallel over the pieces of a cached frame"
 	case q.Parallel:

@@ -34,12 +34,14 @@ func TestQueriesOverFrames(t *testing.T) {
 		readsAll bool
 		repeats  bool
 		inputs   []int
+		query    string
 	}{
-		"parallel":  {overFrames(true, 3), plan.ModeStaged, true, false, true, []int{0}},
-		"whole":     {overFrames(false, 3), plan.ModeStaged, false, true, false, []int{0}},
-		"pipelined": {overFrames(true, 3), plan.ModePipelined, false, true, true, []int{0}},
-		"a join":    {overFrames(false, 3, 2), plan.ModeStaged, false, true, false, []int{0, 1}},
-		"an insert": {commitOver(write(overFrames(true, 3))), plan.ModeStaged, true, false, false, []int{0}},
+		"parallel":  {overFrames(true, 3), plan.ModeStaged, true, false, true, []int{0}, "1 task, cut by the sizes of the frame's pieces\n  query: parallel over the pieces of a cached frame (a test)"},
+		"whole":     {overFrames(false, 3), plan.ModeStaged, false, true, false, []int{0}, "1 task\n  query: whole, in one task (a test)"},
+		"kept":      {overFrames(true, 3), plan.ModeCached, true, false, true, []int{0}, "query: parallel over the pieces of a cached frame (a test)"},
+		"pipelined": {overFrames(true, 3), plan.ModePipelined, false, true, true, []int{0}, "1 task\n  query: row by row, over all pieces of a cached frame in one task (a test)"},
+		"a join":    {overFrames(false, 3, 2), plan.ModeStaged, false, true, false, []int{0, 1}, "query: whole, in one task (a test)"},
+		"an insert": {commitOver(write(overFrames(true, 3))), plan.ModeStaged, true, false, false, []int{0}, "query: parallel over the pieces of a cached frame (a test)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := planned(t, v.top, planner.Options{Mode: v.mode, Root: planner.DefaultRoot, Slots: slots})
@@ -49,6 +51,9 @@ func TestQueriesOverFrames(t *testing.T) {
 			}
 			if v.adapt && last.Adapt.Tasks < 4 {
 				t.Errorf("cut for %d tasks", last.Adapt.Tasks)
+			}
+			if text := planner.Explain(j, nil); !strings.Contains(text, v.query) {
+				t.Errorf("want %q:\n%s", v.query, text)
 			}
 			if err := j.Spec().Validate(); err != nil {
 				t.Fatal(err)
