@@ -49,11 +49,6 @@ func (f Files) All() iter.Seq2[int, File] {
 	}
 }
 
-// Equal says whether two lists have the same files.
-func (f Files) Equal(o Files) bool {
-	return slices.EqualFunc(f.refs, o.refs, func(a, b packed) bool { return bytes.Equal(a.data, b.data) })
-}
-
 // Packer collects files. It is for one goroutine.
 type Packer struct {
 	refs []packed

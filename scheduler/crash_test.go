@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -93,7 +94,7 @@ func (m *mortal) PutJob(ctx context.Context, j journal.Job) error {
 	return m.write(func() error { return m.Journal.PutJob(ctx, j) })
 }
 
-func (m *mortal) Seal(ctx context.Context, u journal.Unit, manifest []byte) error {
+func (m *mortal) Seal(ctx context.Context, u journal.Unit, manifest func(io.Writer) error) error {
 	return m.write(func() error { return m.Journal.Seal(ctx, u, manifest) })
 }
 

@@ -335,7 +335,7 @@ func TestUnknownCommitOfAWrite(t *testing.T) {
 	c := d.begin("k")
 	a := d.seal(c.WriteID, d.write(c, "a"))
 	for range 100 {
-		if a.Status.State.Ended() {
+		if a.Status.State != openwrite.StateCommitting && a.Status.State != openwrite.StateUnknown {
 			break
 		}
 		wait := int64(1)

@@ -367,7 +367,7 @@ func (r recorder) RecordSeal(ctx context.Context, u commit.Unit) error {
 		sealed.SchemaJSON, sealed.SpecJSON = target.SchemaJSON, target.SpecJSON
 	}
 	size := &countingWriter{}
-	if err := r.s.journal.SealFrom(ctx, sealed, func(w io.Writer) error {
+	if err := r.s.journal.Seal(ctx, sealed, func(w io.Writer) error {
 		size.w, size.n = w, 0
 		return wire.WriteManifest(size, u.Files)
 	}); err != nil || !isRun {

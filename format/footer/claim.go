@@ -15,9 +15,6 @@ type Claim struct {
 	Partition map[string]*string
 }
 
-// Nothing is the claim that says nothing.
-var Nothing = Claim{Rows: -1, Size: -1}
-
 // Check holds the numbers of a footer against the claim, and the names of its
 // partition values against those of the table. A file without rows is refused: it
 // would only cost readers time.

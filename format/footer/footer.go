@@ -16,11 +16,11 @@ type Footer struct {
 	Rows int64
 	// Size is the length of the file.
 	Size      int64
-	CreatedBy string
+	createdBy string
 	// Root has the columns as children.
 	Root *Node
-	// Leaves are the leaf columns, in the order in which they are stored.
-	Leaves []*Leaf
+	// leaves are the leaf columns, in the order in which they are stored.
+	leaves []*Leaf
 	// Offsets are where the row groups begin, ascending; nil when they don't
 	// ascend.
 	Offsets []int64
@@ -75,13 +75,13 @@ func Parse(raw []byte, size int64) (*Footer, error) {
 	if r.seen&all != all {
 		return nil, errors.New("it has no schema, no number of rows or no row groups")
 	}
-	for i, l := range r.Leaves {
-		l.typed = i < len(r.orders) && r.orders[i] && len(r.orders) == len(r.Leaves)
+	for i, l := range r.leaves {
+		l.typed = i < len(r.orders) && r.orders[i] && len(r.orders) == len(r.leaves)
 	}
 	if err := r.rowGroups(&scanner{r.groups}); err != nil {
 		return nil, err
 	}
-	for _, l := range r.Leaves {
+	for _, l := range r.leaves {
 		if l.noMin {
 			l.Min = nil
 		}
@@ -100,7 +100,7 @@ func (r *reader) field(s *scanner, id int64, typ byte) (taken bool, err error) {
 	}
 	switch id {
 	case 2:
-		r.Root, r.Leaves, err = s.schema(typ)
+		r.Root, r.leaves, err = s.schema(typ)
 	case 3:
 		r.Rows, err = s.number(typ, 64)
 		if err == nil && r.Rows < 0 {
@@ -116,7 +116,7 @@ func (r *reader) field(s *scanner, id int64, typ byte) (taken bool, err error) {
 	case 6:
 		var text []byte
 		text, err = s.bytes(typ)
-		r.CreatedBy = string(text[:min(len(text), 200)])
+		r.createdBy = string(text[:min(len(text), 200)])
 	case 7:
 		r.orders, err = s.columnOrders(typ)
 	case 8, 9:
@@ -217,10 +217,10 @@ func (r *reader) rowGroup(s *scanner) (g group, err error) {
 	if err != nil {
 		return g, err
 	}
-	if n != len(r.Leaves) {
-		return g, fmt.Errorf("a row group has %d columns, and the schema %d", n, len(r.Leaves))
+	if n != len(r.leaves) {
+		return g, fmt.Errorf("a row group has %d columns, and the schema %d", n, len(r.leaves))
 	}
-	for i, l := range r.Leaves {
+	for i, l := range r.leaves {
 		ch, err := c.chunk()
 		if err == nil {
 			err = r.add(l, ch, g.rows)
@@ -258,7 +258,7 @@ func (r *reader) add(l *Leaf, ch chunk, rows int64) error {
 	if ch.values == 0 || nulls == ch.values {
 		return nil
 	}
-	lower, upper := ch.bounds(l.Type, l.typed, r.CreatedBy)
+	lower, upper := ch.bounds(l.Type, l.typed, r.createdBy)
 	if lower != nil && upper != nil && Compare(lower.Value, upper.Value) > 0 {
 		return errors.New("the lower bound in its statistics is above the upper one")
 	}

@@ -132,7 +132,7 @@ func TestGoldenIcebergFiles(t *testing.T) {
 	d, schema, spec := icebergTable(t, string(e.Schema), nil, nil)
 	for name, want := range e.Iceberg {
 		t.Run(name, func(t *testing.T) {
-			f, err := d.File(parse(t, name), footer.Nothing)
+			f, err := d.File(parse(t, name), footer.Claim{Rows: -1, Size: -1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -222,7 +222,7 @@ func TestGoldenRefusals(t *testing.T) {
 		{"polars.parquet", oneTable("i", "long"), "no field ids", "PARQUET:field_id"},
 	} {
 		d, _, _ := icebergTable(t, c.schema, nil, nil)
-		_, err := d.File(parse(t, c.file), footer.Nothing)
+		_, err := d.File(parse(t, c.file), footer.Claim{Rows: -1, Size: -1})
 		refused(t, c.file, err, c.want, c.hint)
 	}
 }
@@ -240,7 +240,7 @@ func refused(t testing.TB, name string, err error, want, hint string) {
 func TestGoldenUntrustedStatistics(t *testing.T) {
 	// NaNs are in no bound of an Iceberg table, and aren't counted.
 	d, _, _ := icebergTable(t, oneTable("d", "double"), nil, nil)
-	f, err := d.File(parse(t, "nan.parquet"), footer.Nothing)
+	f, err := d.File(parse(t, "nan.parquet"), footer.Claim{Rows: -1, Size: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestGoldenUntrustedStatistics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, err = dd.File(parse(t, "nan.parquet"), footer.Nothing); err != nil || len(f.Upper) != 0 || string(f.Lower[1]) != "-0.0" {
+	if f, err = dd.File(parse(t, "nan.parquet"), footer.Claim{Rows: -1, Size: -1}); err != nil || len(f.Upper) != 0 || string(f.Lower[1]) != "-0.0" {
 		t.Errorf("%v, %v, %v", f.Lower, f.Upper, err)
 	}
 	// INT96 has no order.
@@ -263,7 +263,7 @@ func TestGoldenUntrustedStatistics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, err = dd.File(parse(t, "int96.parquet"), footer.Nothing); err != nil || len(f.Upper)+len(f.Lower) != 0 || f.NullCounts[1] != 0 {
+	if f, err = dd.File(parse(t, "int96.parquet"), footer.Claim{Rows: -1, Size: -1}); err != nil || len(f.Upper)+len(f.Lower) != 0 || f.NullCounts[1] != 0 {
 		t.Errorf("%v, %v", f, err)
 	}
 }
@@ -304,7 +304,7 @@ func TestGoldenDelta(t *testing.T) {
 	if string(f.Partition[0].Value) != "a/b" {
 		t.Errorf("partition %v", f.Partition)
 	}
-	if _, err := d.File(parse(t, "delta_rs.parquet"), footer.Nothing); err == nil {
+	if _, err := d.File(parse(t, "delta_rs.parquet"), footer.Claim{Rows: -1, Size: -1}); err == nil {
 		t.Error("a partition column that the file doesn't have was made up")
 	}
 }
@@ -319,13 +319,13 @@ func TestGoldenNameMapping(t *testing.T) {
 		{"field-id":18,"names":["map"],"fields":[{"field-id":19,"names":["key"]},{"field-id":20,"names":["value"]}]},
 		{"field-id":21,"names":["st"],"fields":[{"field-id":22,"names":["x"]},{"field-id":23,"names":["y"]}]}]`
 	d, _, _ := icebergTable(t, string(e.Schema), nil, map[string]string{"schema.name-mapping.default": mapping})
-	f, err := d.File(parse(t, "pyarrow_noids.parquet"), footer.Nothing)
+	f, err := d.File(parse(t, "pyarrow_noids.parquet"), footer.Claim{Rows: -1, Size: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	sameBounds(t, "lower", f.Lower, e.Iceberg["pyarrow.parquet"].RawLower)
 	d, _, _ = icebergTable(t, string(e.Schema), nil, map[string]string{"schema.name-mapping.default": `[{"field-id":1,"names":["b"]}]`})
-	_, err = d.File(parse(t, "pyarrow_noids.parquet"), footer.Nothing)
+	_, err = d.File(parse(t, "pyarrow_noids.parquet"), footer.Claim{Rows: -1, Size: -1})
 	refused(t, "mapping without a column", err, "no field id", "PARQUET:field_id")
 }
 
@@ -356,13 +356,13 @@ func TestGoldenOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := d.File(parse(t, "polars.parquet"), footer.Nothing)
+	f, err := d.File(parse(t, "polars.parquet"), footer.Claim{Rows: -1, Size: -1})
 	if err != nil || !maps.Equal(f.NullCounts, map[int]int64{1: 1, 2: 1, 3: 1}) || string(f.Lower[1])+string(f.Upper[2]) != `1"b"` || len(f.Lower) != 2 {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if d, err = delta.NewDeriver(strings.Replace(schema, "%", "false", 1), nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.File(parse(t, "polars.parquet"), footer.Nothing)
+	_, err = d.File(parse(t, "polars.parquet"), footer.Claim{Rows: -1, Size: -1})
 	refused(t, "polars.parquet", err, `"l" may not be null, and the file doesn't say`, "nullable=False")
 }

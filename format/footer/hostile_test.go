@@ -156,14 +156,14 @@ func TestStatisticsThatAreNotTrusted(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if l := f.Leaves[0]; (l.Min != nil) != c.min || (l.Max != nil) != c.max {
+		if l := f.Root.Children[0].Leaf; (l.Min != nil) != c.min || (l.Max != nil) != c.max {
 			t.Errorf("%s: %v to %v, want %t and %t", name, l.Min, l.Max, c.min, c.max)
 		}
 	}
 	decimals := column{name: "l", physical: 7, length: 2, precision: 3, converted: 5, repetition: 1, stats: st{3: 0, 5: "\x00\x01", 6: "\x00\x00"}}
 	for by, want := range map[string]bool{"parquet-cpp-arrow version 3.0.0": false, "parquet-cpp version 1.5.1": false, "parquet-cpp-arrow version 26.0.1": true} {
 		f, err := parseFile(fileOf(built([]column{decimals}, func(f, _, _, _ st) { f[6] = by })))
-		if err != nil || (f.Leaves[0].Min != nil) != want {
+		if err != nil || (f.Root.Children[0].Leaf.Min != nil) != want {
 			t.Errorf("%s: %v, %v", by, f, err)
 		}
 	}
@@ -171,14 +171,14 @@ func TestStatisticsThatAreNotTrusted(t *testing.T) {
 	// leaves none of the file.
 	plain := column{name: "l", physical: 6, logical: text, repetition: 1, stats: st{3: 2, 5: "z", 6: "a"}}
 	f, err := parseFile(fileOf(built([]column{plain}, func(f, _, _, _ st) { delete(f, 7) })))
-	if err != nil || f.Leaves[0].Min != nil {
+	if err != nil || f.Root.Children[0].Leaf.Min != nil {
 		t.Errorf("without orders: %v, %v", f, err)
 	}
 	f, err = parseFile(fileOf(built([]column{plain}, func(f, g, _, _ st) {
 		bare := st{1: list{st{3: st{1: i32(6), 3: list{"l"}, 5: 5, 7: 10, 9: 50}}}, 3: 5}
 		f[4], f[3] = list{g, bare}, 15
 	})))
-	if err != nil || f.Leaves[0].Min != nil || f.Leaves[0].Nulls != -1 || f.Rows != 15 || len(f.Offsets) != 2 {
+	if err != nil || f.Root.Children[0].Leaf.Min != nil || f.Root.Children[0].Leaf.Nulls != -1 || f.Rows != 15 || len(f.Offsets) != 2 {
 		t.Errorf("a row group without statistics: %+v, %v", f, err)
 	}
 }
@@ -190,7 +190,7 @@ func TestBoundsThatWereCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := f.Leaves[0]; l.Min.Exact || l.Max.Exact || string(l.Min.Letters()) != "a" {
+	if l := f.Root.Children[0].Leaf; l.Min.Exact || l.Max.Exact || string(l.Min.Letters()) != "a" {
 		t.Errorf("%+v, %+v", l.Min, l.Max)
 	}
 }
@@ -226,10 +226,10 @@ func FuzzDerive(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if parsed.Rows < 0 || len(parsed.Leaves) == 0 {
+			if parsed.Rows < 0 || len(parsed.Root.Children) == 0 {
 				t.Fatalf("%+v", parsed)
 			}
-			if out, err := d.File(parsed, footer.Nothing); err == nil && (out.Rows <= 0 || out.Size <= 0 || out.Format != "PARQUET") {
+			if out, err := d.File(parsed, footer.Claim{Rows: -1, Size: -1}); err == nil && (out.Rows <= 0 || out.Size <= 0 || out.Format != "PARQUET") {
 				t.Fatalf("%+v", out)
 			}
 		}

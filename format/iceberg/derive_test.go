@@ -177,10 +177,10 @@ func TestDeriveWithoutStatistics(t *testing.T) {
 	file := func(nullable bool) *footer.Footer {
 		return fileOf(t, arrow.NewSchema([]arrow.Field{fieldWithID(1, "v", arrow.BinaryTypes.String, nullable)}, nil), `[{"v":"a"},{"v":"a"}]`, parquet.WithStats(false))
 	}
-	if _, err := d.File(file(true), footer.Nothing); err == nil || !strings.Contains(err.Error(), "doesn't say how many nulls") {
+	if _, err := d.File(file(true), footer.Claim{Rows: -1, Size: -1}); err == nil || !strings.Contains(err.Error(), "doesn't say how many nulls") {
 		t.Errorf("nothing said: %v", err)
 	}
-	if _, err := d.File(file(false), footer.Nothing); err == nil || !strings.Contains(err.Error(), "don't show that all rows have one value") {
+	if _, err := d.File(file(false), footer.Claim{Rows: -1, Size: -1}); err == nil || !strings.Contains(err.Error(), "don't show that all rows have one value") {
 		t.Errorf("nothing said of a required column: %v", err)
 	}
 	got, err := d.File(file(true), footer.Claim{Rows: 2, Size: -1, Partition: said("a")})
@@ -231,7 +231,7 @@ func TestDeriveColumns(t *testing.T) {
 			`column "st.x" may not be null, and the file counts 1 nulls in it or around it`,
 		},
 	} {
-		_, err := d.File(fileOf(t, arrow.NewSchema(c.fields, nil), c.rows), footer.Nothing)
+		_, err := d.File(fileOf(t, arrow.NewSchema(c.fields, nil), c.rows), footer.Claim{Rows: -1, Size: -1})
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)

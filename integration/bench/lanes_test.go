@@ -27,6 +27,7 @@ import (
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/journal"
+	"github.com/firn-project/firn/scheduler/journal/journaltest"
 	firnsql "github.com/firn-project/firn/sql"
 )
 
@@ -160,7 +161,7 @@ func (r journaled) RecordSeal(ctx context.Context, u commit.Unit) error {
 		JobID: u.JobID, Key: u.Key, Token: u.Token, Digest: u.Digest, Table: u.Table, TableUUID: u.TableUUID, Branch: u.Branch,
 		Operation: u.Operation, SchemaID: u.SchemaID, SpecID: u.SpecID, Prefix: u.Prefix, Files: int64(u.Files.Len()), Rows: u.Rows,
 		Bytes: u.Bytes, Tasks: u.Tasks, Sealed: time.Now(),
-	}, manifest)
+	}, journaltest.Body(manifest))
 }
 
 func (r journaled) RecordSend(ctx context.Context, q commit.Request) error {

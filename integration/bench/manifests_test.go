@@ -142,7 +142,7 @@ type sealing struct{ journaled }
 
 // RecordSeal implements committer.Recorder.
 func (r sealing) RecordSeal(ctx context.Context, u commit.Unit) error {
-	return r.j.SealFrom(ctx, journal.Unit{
+	return r.j.Seal(ctx, journal.Unit{
 		JobID: u.JobID, Key: u.Key, Token: u.Token, Digest: u.Digest, Table: u.Table, TableUUID: u.TableUUID, Branch: u.Branch,
 		Operation: u.Operation, SchemaID: u.SchemaID, SpecID: u.SpecID, Prefix: u.Prefix, Files: int64(u.Files.Len()), Rows: u.Rows,
 		Bytes: u.Bytes, Tasks: u.Tasks, Sealed: time.Now(),

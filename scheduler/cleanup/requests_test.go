@@ -75,7 +75,7 @@ func newRequests(t *rapid.T, place string) *requests {
 	must(t, first.Building(ctx, b))
 	u := journaltest.Unit("j-1", "k")
 	must(t, first.PutJob(ctx, journaltest.Job("j-1", "k")))
-	must(t, first.Seal(ctx, u, nil))
+	must(t, first.Seal(ctx, u, journaltest.Body(nil)))
 	next := "first"
 	if rapid.IntRange(0, 4).Draw(t, "copied") == 4 {
 		next = "copy" // without what is recorded from now on

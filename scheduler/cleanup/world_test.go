@@ -88,7 +88,7 @@ func (w *world) addJob(t *rapid.T, id string) {
 		w.need("the job runs", slices.Concat(own, losers, []string{prefix(id) + ".x.firn-tmp"})...)
 	}
 	if sealed := rapid.Bool().Draw(t, "sealed"); sealed {
-		must(t, w.journal.Seal(ctx, u, []byte(id)))
+		must(t, w.journal.Seal(ctx, u, journaltest.Body([]byte(id))))
 		w.endUnit(t, u, own)
 	}
 	if !w.running[id] {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -173,36 +172,24 @@ func TestManifestsGoWithTheirWrite(t *testing.T) {
 func TestRefusedSealLeavesNoFile(t *testing.T) {
 	j, _, files := openDir(t, "j-1")
 	seal := func(content string) error {
-		return j.SealFrom(t.Context(), journaltest.Unit("j-1", "k"), func(w io.Writer) error {
-			_, err := w.Write(large(content))
-			return err
-		})
+		return j.Seal(t.Context(), journaltest.Unit("j-1", "k"), journaltest.Body(large(content)))
 	}
 	must(t, seal("a"))
 	must(t, seal("a"))
 	other := journaltest.Unit("j-1", "k")
 	other.Digest[0]++
-	err := j.SealFrom(t.Context(), other, func(w io.Writer) error {
-		_, err := w.Write(large("b"))
-		return err
-	})
+	err := j.Seal(t.Context(), other, journaltest.Body(large("b")))
 	if !errors.Is(err, journal.ErrSealed) {
 		t.Errorf("%v", err)
 	}
 	journal.FailNext(j, 2)
-	if err := j.SealFrom(t.Context(), journaltest.Unit("j-2", "k2"), func(w io.Writer) error {
-		_, err := w.Write(large("c"))
-		return err
-	}); commit.CodeOf(err) != commit.CodeJournalFull {
+	if err := j.Seal(t.Context(), journaltest.Unit("j-2", "k2"), journaltest.Body(large("c"))); commit.CodeOf(err) != commit.CodeJournalFull {
 		t.Errorf("%v", err)
 	}
 	if n := len(files()); n != 1 {
 		t.Errorf("%d files", n)
 	}
-	r, err := j.OpenManifest(t.Context(), "j-1")
-	must(t, err)
-	defer r.Close()
-	if body, err := io.ReadAll(r); err != nil || !bytes.Equal(body, large("a")) {
+	if body, err := journaltest.Manifest(t.Context(), j, "j-1"); err != nil || !bytes.Equal(body, large("a")) {
 		t.Errorf("%d bytes, %v", len(body), err)
 	}
 }

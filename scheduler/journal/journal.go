@@ -78,10 +78,10 @@ type Journal interface {
 	// refused, so that nothing of it can land any more, or when it was never sent
 	// and the new one has another token, which is that of another table. Anything
 	// else is ErrSealed.
-	Seal(ctx context.Context, u Unit, manifest []byte) error
-	// SealFrom is Seal with a manifest that is written piece by piece, so that it
-	// needn't be in memory as a whole.
-	SealFrom(ctx context.Context, u Unit, manifest func(io.Writer) error) error
+	//
+	// manifest writes the manifest piece by piece, so that it needn't be in memory as a
+	// whole. It may be called again when the disk was full.
+	Seal(ctx context.Context, u Unit, manifest func(io.Writer) error) error
 	// Send writes that a request is about to be sent. Each of its tokens must be
 	// that of a sealed unit; when several jobs sealed one, the last is meant.
 	Send(ctx context.Context, s Send) error
@@ -149,10 +149,8 @@ type Journal interface {
 	Unresolved(ctx context.Context, t commit.Token) (jobID string, err error)
 	// Units lists units, oldest first: all, or those that wait to be driven.
 	Units(ctx context.Context, all bool) ([]Unit, error)
-	// Manifest reads what Seal kept of a unit's files.
-	Manifest(ctx context.Context, jobID string) ([]byte, error)
-	// OpenManifest reads it piece by piece. That it is what was kept shows at its end:
-	// io.EOF says so.
+	// OpenManifest reads what Seal kept of a unit's files, piece by piece. That it is
+	// what was kept shows at its end: io.EOF says so.
 	OpenManifest(ctx context.Context, jobID string) (io.ReadCloser, error)
 	// Sends lists the send records that name a token, in the order of sending.
 	Sends(ctx context.Context, t commit.Token) ([]Send, error)

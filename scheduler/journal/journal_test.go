@@ -56,7 +56,7 @@ func TestSurvivesARestart(t *testing.T) {
 	j, err := journal.Open(t.Context(), dir)
 	must(t, err)
 	must(t, j.PutJob(t.Context(), journaltest.Job("j-1", "k")))
-	must(t, j.Seal(t.Context(), journaltest.Unit("j-1", "k"), []byte("m")))
+	must(t, j.Seal(t.Context(), journaltest.Unit("j-1", "k"), journaltest.Body([]byte("m"))))
 	first := j.Incarnation()
 	closeIt(t, j)
 
@@ -66,7 +66,7 @@ func TestSurvivesARestart(t *testing.T) {
 	if got, err := j.Job(t.Context(), "j-1"); err != nil || got.Key != "k" {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if m, err := j.Manifest(t.Context(), "j-1"); err != nil || string(m) != "m" {
+	if m, err := journaltest.Manifest(t.Context(), j, "j-1"); err != nil || string(m) != "m" {
 		t.Fatalf("%q, %v", m, err)
 	}
 	if first == "" || j.Incarnation() != first {
@@ -126,7 +126,7 @@ func TestRestoredCopyTrustsNoSeal(t *testing.T) {
 	j, err := journal.Open(t.Context(), dir)
 	must(t, err)
 	must(t, j.PutJob(t.Context(), journaltest.Job("j-1", "k")))
-	must(t, j.Seal(t.Context(), journaltest.Unit("j-1", "k"), []byte("m")))
+	must(t, j.Seal(t.Context(), journaltest.Unit("j-1", "k"), journaltest.Body([]byte("m"))))
 	first := j.Incarnation()
 	closeIt(t, j)
 	restored := t.TempDir()
@@ -142,7 +142,7 @@ func TestRestoredCopyTrustsNoSeal(t *testing.T) {
 	}
 	changed := journaltest.Unit("j-1", "k")
 	changed.Digest[1]++
-	if err := j.Seal(t.Context(), changed, nil); !errors.Is(err, journal.ErrSealed) {
+	if err := j.Seal(t.Context(), changed, journaltest.Body(nil)); !errors.Is(err, journal.ErrSealed) {
 		t.Fatalf("another content took its place: %v", err)
 	}
 }
@@ -160,7 +160,7 @@ func TestRestoredCopyCountsEverythingAsSent(t *testing.T) {
 	for id, o := range map[string]journal.Outcome{
 		"j-refused": {State: commit.Refused, Reason: commit.ReasonConflict}, "j-committed": {State: commit.Committed},
 	} {
-		must(t, j.Seal(ctx, journaltest.Unit(id, id), []byte("m")))
+		must(t, j.Seal(ctx, journaltest.Unit(id, id), journaltest.Body([]byte("m"))))
 		must(t, j.Outcome(ctx, id, o))
 	}
 	ended := journaltest.Job("j-failed", "j-failed")
@@ -177,7 +177,7 @@ func TestRestoredCopyCountsEverythingAsSent(t *testing.T) {
 	if err := j.Drop(ctx, "j-refused"); !errors.Is(err, journal.ErrNotDroppable) {
 		t.Errorf("dropped: %v", err)
 	}
-	if err := j.Seal(ctx, u, nil); !errors.Is(err, journal.ErrSealed) {
+	if err := j.Seal(ctx, u, journaltest.Body(nil)); !errors.Is(err, journal.ErrSealed) {
 		t.Errorf("sealed again: %v", err)
 	}
 	if id, err := j.Unresolved(ctx, u.Token); err != nil || id != "j-refused" {
@@ -235,7 +235,7 @@ func TestMigratesTheFirstVersion(t *testing.T) {
 	if u.State != journal.UnitSent || u.Sends != 1 || u.Incarnation != "inc-1" || j.Incarnation() != "inc-1" || u.Since.IsZero() {
 		t.Fatalf("%+v", u)
 	}
-	if m, err := j.Manifest(t.Context(), "j-1"); err != nil || string(m) != "m" {
+	if m, err := journaltest.Manifest(t.Context(), j, "j-1"); err != nil || string(m) != "m" {
 		t.Fatalf("%q, %v", m, err)
 	}
 	if since, err := j.Remembers(t.Context()); err != nil || since.UnixMilli() != 1000 {
@@ -255,7 +255,7 @@ func TestFullDisk(t *testing.T) {
 	admitted.Submission = []byte("s")
 	must(t, j.PutJob(t.Context(), admitted))
 	u := journaltest.Unit("j-1", "k")
-	must(t, j.Seal(t.Context(), u, nil))
+	must(t, j.Seal(t.Context(), u, journaltest.Body(nil)))
 	// What a disk says that runs full, once: the reserve makes room.
 	full := journal.FailNext(j, 1)
 	must(t, j.Send(t.Context(), journaltest.Send("r-1", u)))
@@ -281,7 +281,7 @@ func TestFullDisk(t *testing.T) {
 	// Without a reserve the error says what is wrong.
 	must(t, os.Remove(filepath.Join(dir, "reserve")))
 	journal.FailNext(j, 1)
-	if err := j.Seal(t.Context(), journaltest.Unit("j-2", "k2"), nil); commit.CodeOf(err) != commit.CodeJournalFull {
+	if err := j.Seal(t.Context(), journaltest.Unit("j-2", "k2"), journaltest.Body(nil)); commit.CodeOf(err) != commit.CodeJournalFull {
 		t.Fatalf("error = %v", err)
 	}
 }
@@ -292,7 +292,7 @@ func TestManifestFilesAreSwept(t *testing.T) {
 	dir := t.TempDir()
 	j, err := journal.Open(t.Context(), dir)
 	must(t, err)
-	must(t, j.Seal(t.Context(), journaltest.Unit("j-1", "k"), make([]byte, 2<<20)))
+	must(t, j.Seal(t.Context(), journaltest.Unit("j-1", "k"), journaltest.Body(make([]byte, 2<<20))))
 	files := func() int {
 		found, err := os.ReadDir(filepath.Join(dir, "manifests"))
 		must(t, err)
@@ -309,7 +309,7 @@ func TestManifestFilesAreSwept(t *testing.T) {
 	found, err := os.ReadDir(filepath.Join(dir, "manifests"))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "manifests", found[0].Name()), make([]byte, 100), 0o600))
-	if _, err := j.Manifest(t.Context(), "j-1"); commit.CodeOf(err) != commit.CodeJournal {
+	if _, err := journaltest.Manifest(t.Context(), j, "j-1"); commit.CodeOf(err) != commit.CodeJournal {
 		t.Fatalf("a manifest that was changed was read: %v", err)
 	}
 	old := journaltest.Job("j-1", "k")

@@ -179,15 +179,6 @@ func writeDurably(path string, body []byte) error {
 	return durable.SyncDir(filepath.Dir(filepath.Dir(path))) // the file's directory may be new itself
 }
 
-// Manifest implements Journal.
-func (j *SQLite) Manifest(ctx context.Context, jobID string) ([]byte, error) {
-	body, file, err := j.manifestPlace(ctx, jobID)
-	if err != nil || file == "" {
-		return body, err
-	}
-	return j.readKept(file)
-}
-
 // manifestPlace is a small manifest, or the name of the file of a large one.
 func (j *SQLite) manifestPlace(ctx context.Context, jobID string) (body []byte, file string, err error) {
 	err = j.db.QueryRowContext(ctx, `SELECT body, file FROM manifests WHERE job_id = ?`, jobID).Scan(&body, &file)

@@ -19,18 +19,7 @@ const unitColumns = `job_id, namespace, key, token, digest, table_name, table_uu
 	state, reason, cause, quarantine, other, since_ms, ledger_only, after_deadline`
 
 // Seal implements Journal.
-func (j *SQLite) Seal(ctx context.Context, u Unit, manifest []byte) error {
-	return j.seal(ctx, u, func() (keptManifest, error) { return j.keepManifest(manifest) })
-}
-
-// SealFrom implements Journal.
-func (j *SQLite) SealFrom(ctx context.Context, u Unit, manifest func(io.Writer) error) error {
-	return j.seal(ctx, u, func() (keptManifest, error) { return j.keepWritten(manifest) })
-}
-
-// seal seals a unit once keep has made its manifest durable, if that doesn't go into
-// the row.
-func (j *SQLite) seal(ctx context.Context, u Unit, keep func() (keptManifest, error)) (err error) {
+func (j *SQLite) Seal(ctx context.Context, u Unit, manifest func(io.Writer) error) (err error) {
 	table, err := json.Marshal(u.Table)
 	if err != nil {
 		return err
@@ -38,7 +27,7 @@ func (j *SQLite) seal(ctx context.Context, u Unit, keep func() (keptManifest, er
 	j.sealing.RLock()
 	defer j.sealing.RUnlock()
 	failpoint.Hit(failpoint.BeforeManifest)
-	kept, err := keep()
+	kept, err := j.keepWritten(manifest)
 	if err != nil {
 		return err
 	}

@@ -222,7 +222,7 @@ func TestDerivedFilesAreTheSinks(t *testing.T) {
 				rt.Fatal(err)
 			}
 			// Without values in the manifest the bounds give them, or it is refused.
-			if got, err = d.File(f, footer.Nothing); err != nil {
+			if got, err = d.File(f, footer.Claim{Rows: -1, Size: -1}); err != nil {
 				derivedNone++
 				return
 			}

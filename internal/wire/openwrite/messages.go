@@ -2,8 +2,6 @@ package openwrite
 
 import (
 	"time"
-
-	"github.com/firn-project/firn/commit"
 )
 
 // Version is the version of the protocol. A request of another version is refused.
@@ -130,16 +128,6 @@ const (
 	// StateVerified: a dry run that would have been committed.
 	StateVerified State = "verified"
 )
-
-// Ended says whether the state can't change any more by itself.
-func (s State) Ended() bool {
-	switch s {
-	case StateOpen, StateCommitting, StateUnknown:
-		return false
-	default:
-		return true
-	}
-}
 
 // Status is what is known of a write.
 type Status struct {
@@ -298,18 +286,4 @@ type PathsRow struct {
 	// Partition are partition values by the name of the partition field, nil for
 	// null; nil where the writer says none.
 	Partition map[string]*string
-}
-
-// ReportOf shows a commit's report.
-func ReportOf(r commit.Report) *Report {
-	out := &Report{
-		Table: r.Table.String(), Format: r.Format, Operation: string(r.Operation), Commit: string(r.State),
-		Deduplicated: r.Deduplicated, RolledBack: r.RolledBack, OtherSubmission: r.OtherSubmission,
-		Rows: r.Rows, Files: r.Files, Bytes: r.Bytes, SnapshotID: r.SnapshotID,
-		Attempts: int64(r.Attempts), Conflicts: int64(r.Conflicts),
-	}
-	if !r.CommittedAt.IsZero() {
-		out.Committed = r.CommittedAt.UTC().Format(time.RFC3339Nano)
-	}
-	return out
 }

@@ -120,7 +120,7 @@ func testOrigin(t *testing.T, j journal.Journal) {
 	for id, seat := range map[string]int64{"j-1": 5, "j-2": 3, "j-3": 4} {
 		v := Unit(id, id)
 		v.Origin = commit.Seat{Number: seat}
-		must(t, j.Seal(ctx, v, nil))
+		must(t, j.Seal(ctx, v, Body(nil)))
 	}
 	lowest("all sealed", "uuid", "", 3)
 	lowest("of another table", "other", "", 0)
@@ -143,16 +143,16 @@ func testSeal(t *testing.T, j journal.Journal) {
 		t.Helper()
 		got, err := j.Unit(ctx, u.JobID)
 		must(t, err)
-		m, err := j.Manifest(ctx, u.JobID)
+		m, err := Manifest(ctx, j, u.JobID)
 		must(t, err)
 		if got.Rows != u.Rows || got.Digest != u.Digest || string(m) != manifest {
 			t.Fatalf("%s: %d rows, manifest %q", when, got.Rows, m)
 		}
 	}
 	u := Unit("j-1", "k")
-	must(t, j.Seal(ctx, u, []byte("m")))
+	must(t, j.Seal(ctx, u, Body([]byte("m"))))
 	// What is sealed is fixed, also before anything was sent.
-	if err := j.Seal(ctx, other(u), []byte("m2")); !errors.Is(err, journal.ErrSealed) {
+	if err := j.Seal(ctx, other(u), Body([]byte("m2"))); !errors.Is(err, journal.ErrSealed) {
 		t.Fatalf("other content was sealed before a send: %v", err)
 	}
 	wantRows("never sent", u, "m")
@@ -160,10 +160,10 @@ func testSeal(t *testing.T, j journal.Journal) {
 	u = other(u)
 	u.Token[15]++
 	u.TableUUID = "uuid-2"
-	must(t, j.Seal(ctx, u, []byte("m2")))
+	must(t, j.Seal(ctx, u, Body([]byte("m2"))))
 	wantRows("adopted", u, "m2")
 	must(t, j.Send(ctx, Send("r-1", u)))
-	must(t, j.Seal(ctx, u, []byte("m2")))
+	must(t, j.Seal(ctx, u, Body([]byte("m2"))))
 	if got, _ := j.Unit(ctx, "j-1"); got.State != journal.UnitSent {
 		t.Fatalf("sealing the same again made it %s", got.State)
 	}
@@ -171,7 +171,7 @@ func testSeal(t *testing.T, j journal.Journal) {
 		if o != "" {
 			must(t, j.Outcome(ctx, "j-1", journal.Outcome{State: o}))
 		}
-		if err := j.Seal(ctx, other(u), []byte("m3")); !errors.Is(err, journal.ErrSealed) {
+		if err := j.Seal(ctx, other(u), Body([]byte("m3"))); !errors.Is(err, journal.ErrSealed) {
 			t.Fatalf("%q: other content was sealed: %v", o, err)
 		}
 		wantRows(string(o), u, "m2")
@@ -179,15 +179,15 @@ func testSeal(t *testing.T, j journal.Journal) {
 	// A refusal is final, so other content may follow it, unless a request may
 	// still be on its way.
 	v := Unit("j-2", "k2")
-	must(t, j.Seal(ctx, v, nil))
+	must(t, j.Seal(ctx, v, Body(nil)))
 	must(t, j.Send(ctx, Send("r-2", v)))
 	must(t, j.Outcome(ctx, "j-2", journal.Outcome{State: commit.Refused, Reason: commit.ReasonPermission, Quarantine: true}))
-	if err := j.Seal(ctx, other(v), nil); !errors.Is(err, journal.ErrSealed) {
+	if err := j.Seal(ctx, other(v), Body(nil)); !errors.Is(err, journal.ErrSealed) {
 		t.Fatalf("other content in place of one in question: %v", err)
 	}
-	must(t, j.Seal(ctx, v, nil))
+	must(t, j.Seal(ctx, v, Body(nil)))
 	must(t, j.Outcome(ctx, "j-2", journal.Outcome{State: commit.Refused, Reason: commit.ReasonConflict}))
-	must(t, j.Seal(ctx, other(v), []byte("m4")))
+	must(t, j.Seal(ctx, other(v), Body([]byte("m4"))))
 	wantRows("after a refusal", other(v), "m4")
 }
 
@@ -197,8 +197,8 @@ func testLargeManifest(t *testing.T, j journal.Journal) {
 	for i, size := range []int{0, 1 << 20, 1<<20 + 1, 3 << 20} {
 		id := fmt.Sprint("j-", i)
 		body := bytes.Repeat([]byte{byte(i + 1)}, size)
-		must(t, j.Seal(ctx, Unit(id, id), body))
-		got, err := j.Manifest(ctx, id)
+		must(t, j.Seal(ctx, Unit(id, id), Body(body)))
+		got, err := Manifest(ctx, j, id)
 		must(t, err)
 		if !bytes.Equal(got, body) {
 			t.Fatalf("a manifest of %d bytes came back with %d", size, len(got))
@@ -216,7 +216,7 @@ func testParallel(t *testing.T, j journal.Journal) {
 			for k := range 8 {
 				id := fmt.Sprintf("j-%d-%d", i, k)
 				u := Unit(id, id)
-				errs <- errors.Join(j.PutJob(ctx, Job(id, id)), j.Seal(ctx, u, []byte(id)), j.Send(ctx, Send("r-"+id, u)),
+				errs <- errors.Join(j.PutJob(ctx, Job(id, id)), j.Seal(ctx, u, Body([]byte(id))), j.Send(ctx, Send("r-"+id, u)),
 					j.Outcome(ctx, id, journal.Outcome{State: commit.Committed}))
 			}
 		})
@@ -244,14 +244,14 @@ func testTakenOver(t *testing.T, o Opener) {
 	old := open(t, o)
 	u := Unit("j-1", "k")
 	must(t, old.PutJob(ctx, Job("j-1", "k")))
-	must(t, old.Seal(ctx, u, []byte("m")))
+	must(t, old.Seal(ctx, u, Body([]byte("m"))))
 	now := open(t, o)
 	if now.Epoch() <= old.Epoch() || now.Incarnation() != old.Incarnation() {
 		t.Fatalf("epoch %d after %d, incarnation %q after %q", now.Epoch(), old.Epoch(), now.Incarnation(), old.Incarnation())
 	}
 	for name, err := range map[string]error{
 		"job":      old.PutJob(ctx, ended("j-1", "k")),
-		"seal":     old.Seal(ctx, Unit("j-2", "k2"), nil),
+		"seal":     old.Seal(ctx, Unit("j-2", "k2"), Body(nil)),
 		"send":     old.Send(ctx, Send("r-1", u)),
 		"outcome":  old.Outcome(ctx, "j-1", journal.Outcome{State: commit.Refused}),
 		"drop":     old.Drop(ctx, "j-1"),

@@ -46,7 +46,7 @@ func testEarlierBuilds(t *testing.T, o Opener) {
 	first := open(t, o)
 	must(t, first.Building(ctx, build("file:///w/metadata")))
 	u := Unit("j-1", "k")
-	must(t, first.Seal(ctx, u, nil))
+	must(t, first.Seal(ctx, u, Body(nil)))
 	sent := Send("r-1-"+mark, u)
 	sent.Seat = commit.Seat{Number: 5, Pointer: "p"}
 	must(t, first.Send(ctx, sent))

@@ -31,7 +31,7 @@ func testDrop(t *testing.T, fresh func(*testing.T) journal.Journal) {
 		t.Run(name, func(t *testing.T) {
 			ctx, j := t.Context(), fresh(t)
 			u := Unit("j-1", "k")
-			must(t, j.Seal(ctx, u, nil))
+			must(t, j.Seal(ctx, u, Body(nil)))
 			if tt.sent {
 				must(t, j.Send(ctx, Send("r-1", u)))
 			}
@@ -51,7 +51,7 @@ func testDrop(t *testing.T, fresh func(*testing.T) journal.Journal) {
 				return
 			}
 			must(t, j.Drop(ctx, "j-1"))
-			if err := j.Seal(ctx, u, nil); !errors.Is(err, journal.ErrSealed) {
+			if err := j.Seal(ctx, u, Body(nil)); !errors.Is(err, journal.ErrSealed) {
 				t.Fatalf("a unit without files was sealed: %v", err)
 			}
 		})
@@ -106,7 +106,7 @@ func testDeleting(t *testing.T, j journal.Journal) {
 		}
 		must(t, j.PutJob(ctx, job))
 		if tt.sealed {
-			must(t, j.Seal(ctx, u, nil))
+			must(t, j.Seal(ctx, u, Body(nil)))
 		}
 		if tt.sent {
 			must(t, j.Send(ctx, Send("r-"+name, u)))
@@ -147,7 +147,7 @@ func testPrune(t *testing.T, j journal.Journal) {
 		job.Submission = []byte("s")
 		must(t, j.Write(ctx, journal.Batch{Jobs: []journal.Job{job}, Plans: []journal.Plan{{JobID: id, Body: []byte("p")}}}))
 		u := Unit(id, id)
-		must(t, j.Seal(ctx, u, []byte("m")))
+		must(t, j.Seal(ctx, u, Body([]byte("m"))))
 		must(t, j.Send(ctx, Send("r-"+id, u)))
 		if o.State != "" {
 			must(t, j.Outcome(ctx, id, o))
@@ -182,7 +182,7 @@ func testPrune(t *testing.T, j journal.Journal) {
 		t.Fatal(d)
 	}
 	for id := range outcomes {
-		_, err := j.Manifest(ctx, id)
+		_, err := Manifest(ctx, j, id)
 		sends, serr := j.Sends(ctx, Unit(id, id).Token)
 		must(t, serr)
 		if keep := slices.Contains(kept, id); keep != (err == nil) || keep != (len(sends) == 1) {

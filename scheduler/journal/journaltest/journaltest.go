@@ -2,6 +2,8 @@ package journaltest
 
 import (
 	"context"
+	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -90,4 +92,22 @@ func Send(id string, units ...journal.Unit) journal.Send {
 		s.Tokens = append(s.Tokens, u.Token)
 	}
 	return s
+}
+
+// Body writes a manifest, for Seal.
+func Body(b []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	}
+}
+
+// Manifest reads the manifest of a job's unit to its end.
+func Manifest(ctx context.Context, j journal.Journal, jobID string) ([]byte, error) {
+	r, err := j.OpenManifest(ctx, jobID)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(r)
+	return body, errors.Join(err, r.Close())
 }

@@ -45,7 +45,7 @@ func writeSwept(t *testing.T, j journal.Journal, id string) {
 	}
 	u := Unit(id, id)
 	if tt.seal {
-		must(t, j.Seal(ctx, u, nil))
+		must(t, j.Seal(ctx, u, Body(nil)))
 	}
 	if tt.send {
 		must(t, j.Send(ctx, Send("r-"+id, u)))

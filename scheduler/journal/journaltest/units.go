@@ -70,7 +70,7 @@ func testUnitFromSealToOutcome(t *testing.T, j journal.Journal) {
 	if err := j.Send(ctx, Send("r-0", u)); !errors.Is(err, journal.ErrNotFound) {
 		t.Fatalf("a send without a seal: %v", err)
 	}
-	must(t, j.Seal(ctx, u, []byte("manifest")))
+	must(t, j.Seal(ctx, u, Body([]byte("manifest"))))
 	got, err := j.Unit(ctx, "j-1")
 	must(t, err)
 	if got.Since.IsZero() {
@@ -97,13 +97,13 @@ func testUnitFromSealToOutcome(t *testing.T, j journal.Journal) {
 	if err := j.Send(ctx, Send("r-3", u)); !errors.Is(err, journal.ErrNotFound) {
 		t.Fatalf("a refused unit was sent: %v", err)
 	}
-	must(t, j.Seal(ctx, u, []byte("manifest")))
+	must(t, j.Seal(ctx, u, Body([]byte("manifest"))))
 	must(t, j.Send(ctx, Send("r-4", u)))
 	must(t, j.Outcome(ctx, "j-1", journal.Outcome{State: commit.Committed}))
 	if err := j.Outcome(ctx, "j-1", journal.Outcome{State: commit.Unknown}); !errors.Is(err, journal.ErrNotFound) {
 		t.Fatalf("committed was taken back: %v", err)
 	}
-	if m, err := j.Manifest(ctx, "j-1"); err != nil || string(m) != "manifest" {
+	if m, err := Manifest(ctx, j, "j-1"); err != nil || string(m) != "manifest" {
 		t.Fatalf("manifest %q, %v", m, err)
 	}
 }
@@ -112,7 +112,7 @@ func testUnitFromSealToOutcome(t *testing.T, j journal.Journal) {
 func testSendIsAtomic(t *testing.T, j journal.Journal) {
 	ctx := t.Context()
 	sealed, other := Unit("j-1", "k"), Unit("j-2", "k2")
-	must(t, j.Seal(ctx, sealed, nil))
+	must(t, j.Seal(ctx, sealed, Body(nil)))
 	if err := j.Send(ctx, Send("r-1", sealed, other)); !errors.Is(err, journal.ErrNotFound) {
 		t.Fatal(err)
 	}
@@ -126,8 +126,8 @@ func testSendIsAtomic(t *testing.T, j journal.Journal) {
 func testSendNamesTheLastSeal(t *testing.T, j journal.Journal) {
 	ctx := t.Context()
 	first, second := Unit("j-1", "k"), Unit("j-2", "k")
-	must(t, j.Seal(ctx, first, nil))
-	must(t, j.Seal(ctx, second, nil))
+	must(t, j.Seal(ctx, first, Body(nil)))
+	must(t, j.Seal(ctx, second, Body(nil)))
 	must(t, j.Send(ctx, Send("r-1", second)))
 	a, _ := j.Unit(ctx, "j-1")
 	b, _ := j.Unit(ctx, "j-2")
@@ -144,7 +144,7 @@ func testUnitsThatWait(t *testing.T, j journal.Journal) {
 		"j-3": {State: commit.Refused, Reason: commit.ReasonValidation},
 		"j-4": {State: commit.Unknown},
 	} {
-		must(t, j.Seal(ctx, Unit(id, id), nil))
+		must(t, j.Seal(ctx, Unit(id, id), Body(nil)))
 		must(t, j.Outcome(ctx, id, o))
 	}
 	ids := func(all bool) string {
@@ -174,7 +174,7 @@ func testUnresolved(t *testing.T, j journal.Journal) {
 		}
 	}
 	want("nothing sealed", "")
-	must(t, j.Seal(ctx, u, nil))
+	must(t, j.Seal(ctx, u, Body(nil)))
 	want("sealed", "")
 	must(t, j.Send(ctx, journal.Send{RequestID: "r-1", Tokens: []commit.Token{u.Token}}))
 	want("sent", "j-1")
@@ -195,7 +195,7 @@ func testLosersOfAKey(t *testing.T, j journal.Journal) {
 		u := Unit(id, "k")
 		u.Token, u.Digest = commit.Token{token}, commit.Digest{id[2], id[3]}
 		must(t, j.PutJob(ctx, Job(id, "k")))
-		must(t, j.Seal(ctx, u, nil))
+		must(t, j.Seal(ctx, u, Body(nil)))
 		if o.State != "" {
 			must(t, j.Outcome(ctx, id, o))
 		}
