@@ -104,8 +104,7 @@ type job struct {
 	partitions []*firnpb.ResultPartition
 	holders    []string
 	schema     []byte
-	// shown are the outputs that partitions of a pipelined job that runs stand for.
-	shown   []shown
+	// listing is what partitions of a pipelined job that runs stand for.
 	listing uint64
 	expires time.Time
 
@@ -386,32 +385,21 @@ func (s *Scheduler) expire(j *job) {
 	}
 }
 
-// shown is an output that a client can read while its job runs.
-type shown struct {
-	attempt string
-	running bool
-}
-
 // showReadable shows what a client can read already of a pipelined job's rows.
 func (s *Scheduler) showReadable(j *job) {
+	n, changed := j.graph.Readable(j.listing)
 	j.listing = j.graph.Listing()
-	readable := j.graph.Readable()
-	now := make([]shown, len(readable))
-	for i := range readable {
-		now[i] = shown{readable[i].Attempt, readable[i].Running}
-	}
-	partitions := make([]*firnpb.ResultPartition, len(now))
-	for i, a := range readable {
-		if i < len(j.shown) && now[i] == j.shown[i] {
-			partitions[i] = j.partitions[i]
-			continue
-		}
+	partitions := make([]*firnpb.ResultPartition, n) // a status that was told has the old ones
+	copy(partitions, j.partitions)
+	for _, r := range changed {
+		running := r.Running
 		// What has rows is there: a client doesn't wait for it to begin.
-		a.Running = false
-		partitions[i] = partitionsOf(s.sign(s.locations(j, []graph.Accepted{a}), time.Now().Add(ticketTTL)))[0]
-		partitions[i].Running = now[i].running
+		r.Running = false
+		p := partitionsOf(s.sign(s.locations(j, []graph.Accepted{r.Accepted}), time.Now().Add(ticketTTL)))[0]
+		p.Running = running
+		partitions[r.Place] = p
 	}
-	j.partitions, j.shown = partitions, now
+	j.partitions = partitions
 }
 
 func partitionsOf(locations []plan.ShuffleLocation) []*firnpb.ResultPartition {

@@ -31,10 +31,12 @@ type pipe struct {
 	holding bool
 }
 
-// listed is an output that a client was shown.
+// listed is a task of which a client was shown the outputs.
 type listed struct {
 	attempt string
 	running bool
+	// since is the listing that it is in as it is now, and in each one after that.
+	since uint64
 }
 
 // underWay: every task runs or was accepted and can be read.
@@ -210,14 +212,14 @@ func (g *Graph) list() {
 		case !tasks[n].readable():
 			p.listed = p.listed[:n]
 			p.listing++
-		case p.listed[n] != tasks[n].listed():
-			p.listed[n] = tasks[n].listed()
+		case !p.listed[n].is(&tasks[n]):
 			p.listing++
+			p.listed[n] = tasks[n].listed(p.listing)
 		}
 	}
 	for n := len(p.listed); n < min(p.shown, len(tasks)) && tasks[n].readable(); n++ {
-		p.listed = append(p.listed, tasks[n].listed())
 		p.listing++
+		p.listed = append(p.listed, tasks[n].listed(p.listing))
 	}
 	if p.listing != before {
 		g.touch()
@@ -232,24 +234,39 @@ func (g *Graph) changed(s *stage, t *task) {
 	}
 }
 
-func (t *task) listed() listed { return listed{t.attempt, t.state == taskRunning} }
+func (t *task) listed(since uint64) listed { return listed{t.attempt, t.state == taskRunning, since} }
+
+// is says whether the task is still as it was listed.
+func (l listed) is(t *task) bool { return l == t.listed(l.since) }
 
 // Listing grows with each change of what Readable gives.
 func (g *Graph) Listing() uint64 { return g.pipe.listing }
 
+// Readable is an output that a client can read, at its place among all of them.
+type Readable struct {
+	Accepted
+	Place int
+}
+
 // Readable is what a client can read of a pipelined job that runs: the outputs of
 // the final stage up to the first task that has none yet, so that rows stay in plan
-// order.
-func (g *Graph) Readable() []Accepted {
-	var all []Accepted
+// order. There are n of them, and changed are those that weren't in an earlier listing
+// as they are now: all for listing 0.
+func (g *Graph) Readable(listing uint64) (n int, changed []Readable) {
 	s := g.final()
+	outputs := max(s.spec.Outputs, 1)
 	for i := range g.pipe.listed {
 		t := &s.tasks[i]
+		if g.pipe.listed[i].since <= listing {
+			continue
+		}
+		all := t.accepted
 		if t.state == taskRunning {
-			all = append(all, t.running(TaskID{s.spec.ID, i}, max(s.spec.Outputs, 1), nil)...)
-		} else {
-			all = append(all, t.accepted...)
+			all = t.running(TaskID{s.spec.ID, i}, outputs, nil)
+		}
+		for k, a := range all {
+			changed = append(changed, Readable{a, i*outputs + k})
 		}
 	}
-	return all
+	return len(g.pipe.listed) * outputs, changed
 }

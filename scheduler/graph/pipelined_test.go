@@ -3,6 +3,7 @@ package graph_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +31,26 @@ func (w *world) content(attempt string) string {
 	return b.String()
 }
 
+// readable is what the client is shown. Somebody else asks now and then for what has
+// changed, and has the same.
+func (w *world) readable() []graph.Accepted {
+	list := func(had []graph.Accepted, listing uint64) []graph.Accepted {
+		n, changed := w.g.Readable(listing)
+		now := make([]graph.Accepted, n)
+		copy(now, had)
+		for _, r := range changed {
+			now[r.Place] = r.Accepted
+		}
+		return now
+	}
+	all := list(nil, 0)
+	if w.asked++; w.asked%3 == 0 {
+		w.had, w.listing = list(w.had, w.listing), w.g.Listing()
+		w.check(reflect.DeepEqual(w.had, all), "of the changes of a listing come %v, of all %v", w.had, all)
+	}
+	return all
+}
+
 // read is a client of a pipelined job that reads all that it is shown at once, and
 // holds it against what it has; and whether what runs reads what there is.
 func (w *world) read(acts []graph.Action) {
@@ -39,7 +60,7 @@ func (w *world) read(acts []graph.Action) {
 	list := w.g.Accepted()
 	switch w.g.State() {
 	case graph.Running:
-		list = w.g.Readable()
+		list = w.readable()
 		w.model.listed(w, list)
 	case graph.Succeeded:
 	default:
@@ -124,7 +145,7 @@ func TestPipelinedJobOfManyTasks(t *testing.T) {
 		apply(l)
 		apply(graph.RowsReady{Task: l.Task, StageAttempt: l.StageAttempt, Attempt: l.Attempt, Executor: l.Executor})
 	}
-	if n := len(g.Readable()); n != tasks {
+	if n, _ := g.Readable(0); n != tasks {
 		t.Errorf("%d tasks can be read", n)
 	}
 	for n, r := range slices.Backward(queue) {
@@ -173,11 +194,11 @@ func TestPipelinedStagesRunAtOnce(t *testing.T) {
 
 	// The final stage's rows come before those of the first have ended.
 	j.apply(graph.RowsReady{Task: readers[1].Task, StageAttempt: readers[1].StageAttempt, Attempt: readers[1].Attempt, Executor: "e2"})
-	if r := j.g.Readable(); len(r) != 0 {
+	if n, r := j.g.Readable(0); n != 0 || len(r) != 0 {
 		t.Fatalf("%+v can be read before the task before it", r)
 	}
 	j.apply(graph.RowsReady{Task: readers[0].Task, StageAttempt: readers[0].StageAttempt, Attempt: readers[0].Attempt, Executor: "e2"})
-	if r := j.g.Readable(); len(r) != 2 || !r[0].Running || r[0].Attempt != readers[0].Attempt {
+	if n, r := j.g.Readable(0); n != 2 || len(r) != 2 || !r[0].Running || r[0].Attempt != readers[0].Attempt {
 		t.Fatalf("%+v can be read", r)
 	}
 

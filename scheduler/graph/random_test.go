@@ -34,6 +34,10 @@ type world struct {
 	// shown is what a client has of each task of a pipelined job's final stage.
 	shown []string
 	again int
+	// had is what somebody has of what can be read, who has asked up to a listing.
+	had     []graph.Accepted
+	listing uint64
+	asked   int
 	// flowing are the attempts that said that they have rows; faulty: an output may
 	// have been lost.
 	flowing map[string]bool

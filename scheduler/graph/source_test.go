@@ -112,8 +112,8 @@ func TestShownRowsOfALostSource(t *testing.T) {
 	j.apply(graph.Start{})
 	a, b := j.launch(graph.TaskID{Stage: 0, Task: 0}, "e"), j.launch(graph.TaskID{Stage: 0, Task: 1}, "e")
 	j.apply(j.success(a))
-	if len(j.g.Readable()) != 1 {
-		t.Fatalf("shown: %v", j.g.Readable())
+	if n, shown := j.g.Readable(0); n != 1 || len(shown) != 1 {
+		t.Fatalf("shown: %v", shown)
 	}
 	j.apply(lostSource(b))
 	if j.g.State() != graph.JobFailed || commit.CodeOf(j.g.Err()) != commit.CodeResultLost {
