@@ -18,9 +18,12 @@ const (
 	slotSchemaFields    = 6
 	slotSchemaMetadata  = 8
 	slotFieldType       = 8
+	slotFieldDictionary = 12
 	slotFieldChildren   = 14
 	slotFieldMetadata   = 16
 
+	slotEncodingID     = 4
+	slotDictionaryID   = 4
 	slotDictionaryData = 6
 	slotBatchBuffers   = 8
 	slotBatchVariadic  = 12
@@ -29,17 +32,28 @@ const (
 	headerDictionary = 2
 	headerBatch      = 3
 	typeUnion        = 14
+	typeBinaryView   = 23
+	typeTextView     = 24
 
 	maxFields = 1 << 16
 	maxDepth  = 64
 )
 
-// CheckMessage checks the lengths in the metadata of one Arrow message and gives
+// Checker checks the messages of one Arrow stream. The first is its schema.
+type Checker struct {
+	begun bool
+	// views is how many columns of views a batch has, nested ones as well; words is
+	// the same of a dictionary's values, by the dictionary's id.
+	views int
+	words map[uint64]int
+}
+
+// CheckMessage checks the lengths in the metadata of the next message and gives
 // the length of its body. Arrow's reader allocates by these lengths before it
 // looks at what there is, and a few bytes from a hostile peer would end the
 // process for want of memory. Everything else that can be wrong with a message
 // the reader turns into an error itself.
-func CheckMessage(header []byte) (body int64, err error) {
+func (c *Checker) CheckMessage(header []byte) (body int64, err error) {
 	defer func() {
 		// Every access below is to a slice, so that an offset that leads out of
 		// the message ends here.
@@ -65,12 +79,13 @@ func CheckMessage(header []byte) (body int64, err error) {
 	switch m[kind] {
 	case headerSchema:
 	case headerBatch:
-		return body, m.checkVariadic(m.follow(at))
+		return body, m.checkVariadic(m.follow(at), c.views)
 	case headerDictionary:
-		if at = m.field(m.follow(at), slotDictionaryData); at == 0 {
+		dictionary := m.follow(at)
+		if at = m.field(dictionary, slotDictionaryData); at == 0 {
 			return 0, errMessage
 		}
-		return body, m.checkVariadic(m.follow(at))
+		return body, m.checkVariadic(m.follow(at), c.words[m.number(dictionary, slotDictionaryID)])
 	default:
 		return body, nil
 	}
@@ -78,8 +93,12 @@ func CheckMessage(header []byte) (body int64, err error) {
 	if err := m.checkVector(schema, slotSchemaMetadata); err != nil {
 		return 0, err
 	}
-	budget := maxFields
-	return body, m.checkFields(schema, slotSchemaFields, 0, &budget)
+	fields := fieldWalk{flatbuf: m, left: maxFields, words: map[uint64]int{}}
+	views, err := fields.check(schema, slotSchemaFields, 0)
+	if !c.begun {
+		c.begun, c.views, c.words = true, views, fields.words
+	}
+	return body, err
 }
 
 // flatbuf is a flatbuffer; positions in it count from its start.
@@ -99,6 +118,15 @@ func (m flatbuf) field(table, slot int) int {
 		return 0
 	}
 	return table + off
+}
+
+// number gives a table's field of eight bytes, 0 when the table hasn't got it.
+func (m flatbuf) number(table, slot int) uint64 {
+	at := m.field(table, slot)
+	if at == 0 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(m[at:])
 }
 
 // vector gives the position and length of a table's vector of offsets.
@@ -122,8 +150,9 @@ func (m flatbuf) checkVector(table, slot int) error {
 }
 
 // checkVariadic checks how many buffers a batch says that its columns of views have:
-// not more than all that it has.
-func (m flatbuf) checkVariadic(batch int) error {
+// not more than all that it has, and it says so of each column. Arrow's reader takes
+// what stands behind the last for that of one more.
+func (m flatbuf) checkVariadic(batch, views int) error {
 	f := m.field(batch, slotBatchVariadic)
 	if f == 0 {
 		return nil
@@ -133,6 +162,9 @@ func (m flatbuf) checkVariadic(batch int) error {
 	n := int(binary.LittleEndian.Uint32(m[at:]))
 	if at += 4; n > (len(m)-at)/countSize {
 		return fmt.Errorf("%w: a vector of %d entries in %d bytes", errMessage, n, len(m))
+	}
+	if n < views {
+		return fmt.Errorf("%w: %d columns of views, and how many buffers %d of them have", errMessage, views, n)
 	}
 	left := uint64(0)
 	if f = m.field(batch, slotBatchBuffers); f != 0 {
@@ -149,27 +181,46 @@ func (m flatbuf) checkVariadic(batch int) error {
 	return nil
 }
 
-// checkFields walks the fields of a schema or the children of a field. Offsets
-// may lead to one place many times, so the fields are counted.
-func (m flatbuf) checkFields(table, slot, depth int, budget *int) error {
-	at, n, err := m.vector(table, slot)
+// fieldWalk walks the fields of a schema. Offsets may lead to one place many times, so
+// the fields are counted.
+type fieldWalk struct {
+	flatbuf
+	left  int
+	words map[uint64]int // Checker's
+}
+
+// check checks the fields of a schema or the children of a field, and gives how many of
+// them are views.
+func (w *fieldWalk) check(table, slot, depth int) (views int, err error) {
+	at, n, err := w.vector(table, slot)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if *budget -= n; *budget < 0 || depth > maxDepth {
-		return fmt.Errorf("%w: more than %d fields, or deeper than %d", errMessage, maxFields, maxDepth)
+	if w.left -= n; w.left < 0 || depth > maxDepth {
+		return 0, fmt.Errorf("%w: more than %d fields, or deeper than %d", errMessage, maxFields, maxDepth)
 	}
 	for i := range n {
-		f := m.follow(at + 4*i)
-		if t := m.field(f, slotFieldType); t != 0 && m[t] == typeUnion {
-			return fmt.Errorf("%w: unions aren't taken", errMessage)
+		f := w.follow(at + 4*i)
+		if err := w.checkVector(f, slotFieldMetadata); err != nil {
+			return 0, err
 		}
-		if err := m.checkVector(f, slotFieldMetadata); err != nil {
-			return err
+		inside, err := w.check(f, slotFieldChildren, depth+1)
+		if err != nil {
+			return 0, err
 		}
-		if err := m.checkFields(f, slotFieldChildren, depth+1, budget); err != nil {
-			return err
+		if t := w.field(f, slotFieldType); t != 0 {
+			switch w.flatbuf[t] {
+			case typeUnion:
+				return 0, fmt.Errorf("%w: unions aren't taken", errMessage)
+			case typeBinaryView, typeTextView:
+				inside++
+			}
 		}
+		if d := w.field(f, slotFieldDictionary); d != 0 { // what is inside comes by itself
+			id := w.number(w.follow(d), slotEncodingID)
+			w.words[id], inside = max(w.words[id], inside), 0
+		}
+		views += inside
 	}
-	return nil
+	return views, nil
 }

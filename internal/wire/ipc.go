@@ -144,7 +144,10 @@ func EachFileIPC(in io.Reader, each func(commit.File) error) error {
 
 // streamed cuts what is read into messages, as messages does with what is there. What
 // a length says is taken no further than bytes come.
-type streamed struct{ in io.Reader }
+type streamed struct {
+	in    io.Reader
+	check Checker
+}
 
 func (*streamed) Retain()  {}
 func (*streamed) Release() {}
@@ -168,7 +171,7 @@ func (s *streamed) Message() (*ipc.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	length, err := CheckMessage(header)
+	length, err := s.check.CheckMessage(header)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +203,10 @@ func NewIPCReader(raw []byte) (*ipc.Reader, error) {
 
 // messages cuts a stream into messages and checks each, in place of the
 // library's reader, which allocates whatever a length says.
-type messages struct{ rest []byte }
+type messages struct {
+	rest  []byte
+	check Checker
+}
 
 func (*messages) Retain()  {}
 func (*messages) Release() {}
@@ -227,7 +233,7 @@ func (m *messages) Message() (*ipc.Message, error) {
 	}
 	header := m.rest[:n]
 	m.rest = m.rest[n:]
-	body, err := CheckMessage(header)
+	body, err := m.check.CheckMessage(header)
 	if err != nil {
 		return nil, err
 	}
@@ -242,16 +248,19 @@ func (m *messages) Message() (*ipc.Message, error) {
 // NewFlightReader reads an untrusted Flight stream like flight.NewRecordReader.
 // Batches are to be checked before use if they are used as raw memory.
 func NewFlightReader(s flight.DataStreamReader) (*flight.Reader, error) {
-	return flight.NewRecordReader(checkedStream{s}, ipc.WithAllocator(NewLimitedAllocator()))
+	return flight.NewRecordReader(&checkedStream{DataStreamReader: s}, ipc.WithAllocator(NewLimitedAllocator()))
 }
 
-type checkedStream struct{ flight.DataStreamReader }
+type checkedStream struct {
+	flight.DataStreamReader
+	check Checker
+}
 
 // Recv checks the message's header on its way.
-func (s checkedStream) Recv() (*flight.FlightData, error) {
+func (s *checkedStream) Recv() (*flight.FlightData, error) {
 	d, err := s.DataStreamReader.Recv()
 	if err == nil && len(d.GetDataHeader()) > 0 {
-		_, err = CheckMessage(d.GetDataHeader())
+		_, err = s.check.CheckMessage(d.GetDataHeader())
 	}
 	if err != nil {
 		return nil, err
