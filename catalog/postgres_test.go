@@ -346,12 +346,13 @@ func TestPostgresAnswers(t *testing.T) {
 	if a := tbl.Send(t.Context(), r); a.Class != commit.AnswerOK {
 		t.Errorf("serializable: %+v", a)
 	}
-	for _, q := range []string{"CREATE ROLE reader LOGIN", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader"} {
+	reader := fmt.Sprintf("reader%d", postgres.n) // roles are the server's, not the database's
+	for _, q := range []string{"CREATE ROLE " + reader + " LOGIN", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO " + reader} {
 		if _, err := admin.ExecContext(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
 	}
-	h.Set = openPostgresSet(t, strings.Replace(uri, "firn@", "reader@", 1), t.TempDir())
+	h.Set = openPostgresSet(t, strings.Replace(uri, "firn@", reader+"@", 1), t.TempDir())
 	tbl, r = build("reader")
 	if a := tbl.Send(t.Context(), r); a.Class != commit.AnswerPermission {
 		t.Errorf("reader: %+v", a)
