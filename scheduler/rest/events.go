@@ -10,9 +10,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"google.golang.org/grpc"
 
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/jobresult"
 	"github.com/firn-project/firn/scheduler/jobview"
 )
 
@@ -22,19 +22,6 @@ const (
 	// sendTime bounds one write to a stream by default.
 	sendTime = 10 * time.Second
 )
-
-// watch is the stream that Scheduler.WatchJob writes to.
-type watch struct {
-	grpc.ServerStream
-	ctx  context.Context //nolint:containedctx // a stream has one
-	send func(*firnpb.JobStatus) error
-}
-
-// Context implements grpc.ServerStream.
-func (w *watch) Context() context.Context { return w.ctx }
-
-// Send implements grpc.ServerStreamingServer.
-func (w *watch) Send(st *firnpb.JobStatus) error { return w.send(st) }
 
 func (s *Server) events(api huma.API) {
 	register(api, huma.Operation{
@@ -70,7 +57,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, id, last str
 	statuses := make(chan *firnpb.JobStatus)
 	watched := make(chan error, 1)
 	go func() {
-		watched <- s.cfg.Scheduler.WatchJob(&firnpb.JobRequest{JobId: id}, &watch{ctx: ctx, send: func(st *firnpb.JobStatus) error {
+		watched <- jobresult.Watch(ctx, s.cfg.Scheduler, id, func(st *firnpb.JobStatus) error {
 			if strconv.FormatUint(st.GetRevision(), 10) == last {
 				return nil
 			}
@@ -80,7 +67,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, id, last str
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		}})
+		})
 		close(statuses)
 	}()
 	rc := http.NewResponseController(w)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/jobresult"
 	"github.com/firn-project/firn/scheduler/jobview"
 )
 
@@ -111,7 +112,7 @@ func waitOf(text string) (time.Duration, error) {
 func (s *Server) awaitEnd(ctx context.Context, id string, d time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	err := s.cfg.Scheduler.WatchJob(&firnpb.JobRequest{JobId: id}, &watch{ctx: limited, send: func(*firnpb.JobStatus) error { return nil }})
+	err := jobresult.Watch(limited, s.cfg.Scheduler, id, func(*firnpb.JobStatus) error { return nil })
 	if limited.Err() != nil && ctx.Err() == nil {
 		return nil
 	}

@@ -3,9 +3,7 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -16,12 +14,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/firn-project/firn/commit"
-	"github.com/firn-project/firn/internal/flightread"
 	"github.com/firn-project/firn/internal/httpserve"
 	"github.com/firn-project/firn/internal/render"
-	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/jobresult"
 	"github.com/firn-project/firn/scheduler/paging"
 )
 
@@ -93,12 +89,12 @@ func (s *Server) getRows(ctx context.Context, in *rowsQuery) (*huma.StreamRespon
 	if err != nil {
 		return nil, err
 	}
-	src, err := s.sourceOf(st)
+	src, err := jobresult.Of(s.flight, st)
 	if err != nil {
 		return nil, err
 	}
-	if in.Format == "arrow" && in.Limit == 0 && src.bytes > arrowBytes {
-		return nil, badRequest("read the rows of job "+in.ID, fmt.Sprintf("they have %d bytes; at most %d are given as Arrow here: give a limit, read pages in JSON, or use firn sql or the Go client", src.bytes, arrowBytes))
+	if in.Format == "arrow" && in.Limit == 0 && src.Bytes > arrowBytes {
+		return nil, badRequest("read the rows of job "+in.ID, fmt.Sprintf("they have %d bytes; at most %d are given as Arrow here: give a limit, read pages in JSON, or use firn sql or the Go client", src.Bytes, arrowBytes))
 	}
 	select {
 	case s.rowSlots <- struct{}{}:
@@ -114,7 +110,7 @@ func (s *Server) getRows(ctx context.Context, in *rowsQuery) (*huma.StreamRespon
 		}}, nil
 	}
 	defer release()
-	page, err := src.page(ctx, from.Number, int64(in.Limit))
+	page, err := pageOf(ctx, src, from.Number, int64(in.Limit))
 	if err != nil {
 		return nil, err
 	}
@@ -124,113 +120,14 @@ func (s *Server) getRows(ctx context.Context, in *rowsQuery) (*huma.StreamRespon
 	}}, nil
 }
 
-// rowSource has the rows of one job.
-type rowSource struct {
-	flight *flightread.Client
-	schema *arrow.Schema
-	inline []byte
-	parts  []*firnpb.ResultPartition
-	bytes  int64
-}
-
-func (s *Server) sourceOf(st *firnpb.JobStatus) (*rowSource, error) {
-	op := "read the rows of job " + st.GetJobId()
-	if st.GetState() != "succeeded" {
-		return nil, badRequest(op, fmt.Sprintf("it is %s; a job that has succeeded has rows", st.GetState()))
-	}
-	src := &rowSource{flight: s.flight, inline: st.GetInlineResult(), parts: st.GetPartitions()}
-	head := src.inline
-	if len(head) == 0 {
-		head = st.GetResultSchema()
-		if n := len(st.GetStages()); n > 0 {
-			src.bytes = st.GetStages()[n-1].GetBytes()
-		}
-		if len(src.parts) == 0 && (len(head) == 0 || st.GetRows() > 0) {
-			return nil, &commit.Error{Code: commit.CodeResultLost, Op: op, Cause: errors.New("they were kept for some minutes and are gone"), Hint: "Run the statement again."}
-		}
-	}
-	r, err := wire.NewIPCReader(head)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", op, err)
-	}
-	defer r.Release()
-	src.schema = r.Schema()
-	return src, nil
-}
-
-// each gives the rows from an offset on, batch by batch, until it answers no.
-func (src *rowSource) each(ctx context.Context, skip int64, each func(arrow.RecordBatch) (bool, error)) error {
-	give := func(b arrow.RecordBatch) (bool, error) {
-		if skip >= b.NumRows() {
-			skip -= b.NumRows()
-			return true, nil
-		}
-		cut := b.NewSlice(skip, b.NumRows())
-		defer cut.Release()
-		skip = 0
-		return each(cut)
-	}
-	if len(src.inline) > 0 {
-		r, err := wire.NewIPCReader(src.inline)
-		if err != nil {
-			return err
-		}
-		defer r.Release()
-		_, err = drain(r.Read, false, give)
-		return err
-	}
-	for _, p := range src.parts {
-		if p.GetRows() <= skip {
-			skip -= p.GetRows()
-			continue
-		}
-		if more, err := src.part(ctx, p, give); err != nil || !more {
-			return err
-		}
-	}
-	return nil
-}
-
-func (src *rowSource) part(ctx context.Context, p *firnpb.ResultPartition, give func(arrow.RecordBatch) (bool, error)) (more bool, err error) {
-	r := src.flight.Open(ctx, flightread.Source{Address: p.GetAddress(), Ticket: p.GetTicket()})
-	defer r.Close()
-	more, err = drain(r.Next, true, give)
-	if _, known := errors.AsType[*commit.Error](err); err != nil && !known && ctx.Err() == nil {
-		err = &commit.Error{Code: commit.CodeResultLost, Op: "read rows from executor", Object: p.GetAddress(), Cause: err, Hint: "Run the statement again."}
-	}
-	return more, err
-}
-
-// drain reads batches to their end. Those of others are checked, and released when
-// they are the reader's caller's to release.
-func drain(next func() (arrow.RecordBatch, error), own bool, give func(arrow.RecordBatch) (bool, error)) (more bool, err error) {
-	for {
-		b, err := next()
-		if errors.Is(err, io.EOF) {
-			return true, nil
-		}
-		if err == nil {
-			if err = wire.CheckBatch(b); err == nil {
-				more, err = give(b)
-			}
-			if own {
-				b.Release()
-			}
-		}
-		if err != nil || !more {
-			return false, err
-		}
-	}
-}
-
 // page reads a page in JSON.
-func (src *rowSource) page(ctx context.Context, from, limit int64) (rowPage, error) {
+func pageOf(ctx context.Context, src *jobresult.Rows, from, limit int64) (rowPage, error) {
 	if limit == 0 {
 		limit = pageRows
 	}
-	out := rowPage{Columns: columnsOf(src.schema), Rows: rowsJSON("[")}
-	rower, n, more := render.NewRower(src.schema), int64(0), false
-	err := src.each(ctx, from, func(b arrow.RecordBatch) (bool, error) {
+	out := rowPage{Columns: columnsOf(src.Schema), Rows: rowsJSON("[")}
+	rower, n, more := render.NewRower(src.Schema), int64(0), false
+	err := src.Each(ctx, from, func(b arrow.RecordBatch) (bool, error) {
 		for i := range int(b.NumRows()) {
 			if n == limit || n > 0 && len(out.Rows) >= pageBytes {
 				more = true
@@ -261,24 +158,22 @@ func columnsOf(s *arrow.Schema) []column {
 
 // inlineRows are all rows of an Arrow IPC stream of the scheduler's own.
 func inlineRows(raw []byte) ([]column, rowsJSON, error) {
-	r, err := wire.NewIPCReader(raw)
+	src, err := jobresult.Inline(raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	src := &rowSource{schema: r.Schema(), inline: raw}
-	r.Release()
-	page, err := src.page(context.Background(), 0, maxPageRows)
+	page, err := pageOf(context.Background(), src, 0, maxPageRows)
 	return page.Columns, page.Rows, err
 }
 
 // writeArrow streams rows. Once a byte is out an error can only be told by breaking
 // off.
-func (s *Server) writeArrow(ctx context.Context, w http.ResponseWriter, src *rowSource, from, limit int64) {
+func (s *Server) writeArrow(ctx context.Context, w http.ResponseWriter, src *jobresult.Rows, from, limit int64) {
 	w.Header().Set("Content-Type", "application/vnd.apache.arrow.stream")
 	out := &timedWriter{w: w, rc: http.NewResponseController(w), each: s.cfg.sendTime()}
-	iw := ipc.NewWriter(out, ipc.WithSchema(src.schema))
+	iw := ipc.NewWriter(out, ipc.WithSchema(src.Schema))
 	var n int64
-	err := src.each(ctx, from, func(b arrow.RecordBatch) (bool, error) {
+	err := src.Each(ctx, from, func(b arrow.RecordBatch) (bool, error) {
 		if limit > 0 && n+b.NumRows() > limit {
 			b = b.NewSlice(0, limit-n)
 			defer b.Release()

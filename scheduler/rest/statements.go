@@ -11,6 +11,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/jobresult"
 	"github.com/firn-project/firn/scheduler/jobview"
 	"github.com/firn-project/firn/sql"
 )
@@ -122,7 +123,7 @@ func (s *Server) runStatement(ctx context.Context, in *struct {
 // showSubmitted puts the job into the answer, after waiting for its end.
 func (s *Server) showSubmitted(ctx context.Context, out *submittedAnswer, st *firnpb.JobStatus, wait time.Duration) error {
 	id := st.GetJobId()
-	if wait > 0 && !ended(st) {
+	if wait > 0 && !jobresult.Ended(st) {
 		if err := s.awaitEnd(ctx, id, wait); err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (s *Server) showSubmitted(ctx context.Context, out *submittedAnswer, st *fi
 		}
 		st = now
 	}
-	if !ended(st) {
+	if !jobresult.Ended(st) {
 		out.Status = http.StatusAccepted
 	}
 	job := jobview.JobOf(st)
@@ -143,16 +144,6 @@ func (s *Server) showSubmitted(ctx context.Context, out *submittedAnswer, st *fi
 		out.Body.Links.Commit = prefix + "/commits/" + id
 	}
 	return nil
-}
-
-// ended says whether a job is through.
-func ended(st *firnpb.JobStatus) bool {
-	switch st.GetState() {
-	case "succeeded", "failed", "cancelled":
-		return true
-	default:
-		return false
-	}
 }
 
 func badRequest(op, cause string) error {
