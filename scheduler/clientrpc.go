@@ -112,10 +112,11 @@ func (s *Scheduler) executeSQL(ctx context.Context, r *firnpb.ExecuteRequest, su
 			sub.fingerprint = statementPrint(r, sub, session)
 			explain = s.analyze
 		}
-		text, err := explain(ctx, sub)
+		text, columns, err := explain(ctx, sub)
 		if err != nil {
 			return nil, err
 		}
+		resp.Columns = columns
 		resp.RowsIpc, err = planRows(text)
 		return resp, err
 	default:

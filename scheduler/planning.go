@@ -108,6 +108,8 @@ type plannedJob struct {
 	keys     *storekeys.Job
 	flight   *flightsource.Job
 	warnings []string
+	// columns are what a SELECT gives.
+	columns []plan.Column
 }
 
 // textOf is the plan for people; ran is how the stages ran, nil before they did.
@@ -177,6 +179,9 @@ func (s *Scheduler) cutStages(ctx context.Context, j *job) (_ *plannedJob, err e
 		if err := checkFrame(out.Job, bound); err != nil {
 			return nil, err
 		}
+	}
+	if q, ok := bound.(*plan.Query); ok {
+		out.columns = q.Columns
 	}
 	if out.body, err = withoutCredentials(bound); err != nil {
 		return nil, err
@@ -327,12 +332,12 @@ func (s *Scheduler) rebase(ctx context.Context, jobID string, top plan.Node) (pl
 }
 
 // explain plans a statement without running it.
-func (s *Scheduler) explain(ctx context.Context, sub submission) (string, error) {
+func (s *Scheduler) explain(ctx context.Context, sub submission) (string, []*firnpb.ResultColumn, error) {
 	select {
 	case s.planSlots <- struct{}{}:
 		defer func() { <-s.planSlots }()
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		return "", nil, context.Cause(ctx)
 	}
 	j := newJob(sub, time.Now())
 	planned, err := s.cutStages(ctx, j)
@@ -343,15 +348,19 @@ func (s *Scheduler) explain(ctx context.Context, sub submission) (string, error)
 		_ = s.frameEvent(cached.Done{User: j.id})
 	})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	s.endSources(planned.flight, false)
-	return textOf(planned.Job, nil, planned.warnings), nil
+	var columns []*firnpb.ResultColumn
+	for _, c := range planned.columns {
+		columns = append(columns, &firnpb.ResultColumn{Name: strings.ToValidUTF8(c.Name, "\uFFFD"), Type: strings.ToValidUTF8(c.Type, "\uFFFD")})
+	}
+	return textOf(planned.Job, nil, planned.warnings), columns, nil
 }
 
 // analyze runs a statement to its end and tells what became of its plan. The job
 // goes on when ctx ends.
-func (s *Scheduler) analyze(ctx context.Context, sub submission) (string, error) {
+func (s *Scheduler) analyze(ctx context.Context, sub submission) (string, []*firnpb.ResultColumn, error) {
 	st, err := s.submit(ctx, sub)
 	for err == nil && !endedState(st.GetState()) {
 		var j *job
@@ -373,7 +382,7 @@ func (s *Scheduler) analyze(ctx context.Context, sub submission) (string, error)
 	if err == nil && st.GetError() != nil {
 		err = wire.ErrorFromProto(st.GetError())
 	}
-	return st.GetPlanText(), err
+	return st.GetPlanText(), nil, err
 }
 
 // binder lets an executor bind queries, or the helper those that look at no files:

@@ -2184,8 +2184,10 @@ type ExecuteResponse struct {
 	Statement string   `protobuf:"bytes,1,opt,name=statement,proto3" json:"statement,omitempty"`
 	Session   *Session `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	// Exactly one of rows_ipc and job is set; neither for DDL.
-	RowsIpc       []byte     `protobuf:"bytes,3,opt,name=rows_ipc,json=rowsIpc,proto3" json:"rows_ipc,omitempty"` // Arrow IPC stream
-	Job           *JobStatus `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	RowsIpc []byte     `protobuf:"bytes,3,opt,name=rows_ipc,json=rowsIpc,proto3" json:"rows_ipc,omitempty"` // Arrow IPC stream
+	Job     *JobStatus `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	// columns are what an explained SELECT gives; empty for everything else.
+	Columns       []*ResultColumn `protobuf:"bytes,5,rep,name=columns,proto3" json:"columns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2248,6 +2250,65 @@ func (x *ExecuteResponse) GetJob() *JobStatus {
 	return nil
 }
 
+func (x *ExecuteResponse) GetColumns() []*ResultColumn {
+	if x != nil {
+		return x.Columns
+	}
+	return nil
+}
+
+type ResultColumn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // as DuckDB writes it, such as DECIMAL(18,2)
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResultColumn) Reset() {
+	*x = ResultColumn{}
+	mi := &file_firn_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResultColumn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResultColumn) ProtoMessage() {}
+
+func (x *ResultColumn) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResultColumn.ProtoReflect.Descriptor instead.
+func (*ResultColumn) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ResultColumn) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResultColumn) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
 type JobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -2259,7 +2320,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_firn_proto_msgTypes[30]
+	mi := &file_firn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2332,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[30]
+	mi := &file_firn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2345,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{30}
+	return file_firn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JobRequest) GetJobId() string {
@@ -2344,7 +2405,7 @@ type JobStatus struct {
 
 func (x *JobStatus) Reset() {
 	*x = JobStatus{}
-	mi := &file_firn_proto_msgTypes[31]
+	mi := &file_firn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2417,7 @@ func (x *JobStatus) String() string {
 func (*JobStatus) ProtoMessage() {}
 
 func (x *JobStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[31]
+	mi := &file_firn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2430,7 @@ func (x *JobStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatus.ProtoReflect.Descriptor instead.
 func (*JobStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{31}
+	return file_firn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JobStatus) GetJobId() string {
@@ -2576,7 +2637,7 @@ type StageStatus struct {
 
 func (x *StageStatus) Reset() {
 	*x = StageStatus{}
-	mi := &file_firn_proto_msgTypes[32]
+	mi := &file_firn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2649,7 @@ func (x *StageStatus) String() string {
 func (*StageStatus) ProtoMessage() {}
 
 func (x *StageStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[32]
+	mi := &file_firn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2662,7 @@ func (x *StageStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageStatus.ProtoReflect.Descriptor instead.
 func (*StageStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{32}
+	return file_firn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StageStatus) GetId() string {
@@ -2717,7 +2778,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_firn_proto_msgTypes[33]
+	mi := &file_firn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2790,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[33]
+	mi := &file_firn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2803,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{33}
+	return file_firn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JobError) GetCode() string {
@@ -2808,7 +2869,7 @@ type ResultPartition struct {
 
 func (x *ResultPartition) Reset() {
 	*x = ResultPartition{}
-	mi := &file_firn_proto_msgTypes[34]
+	mi := &file_firn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2820,7 +2881,7 @@ func (x *ResultPartition) String() string {
 func (*ResultPartition) ProtoMessage() {}
 
 func (x *ResultPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[34]
+	mi := &file_firn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2833,7 +2894,7 @@ func (x *ResultPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultPartition.ProtoReflect.Descriptor instead.
 func (*ResultPartition) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{34}
+	return file_firn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ResultPartition) GetAddress() string {
@@ -2886,7 +2947,7 @@ type CommitReport struct {
 
 func (x *CommitReport) Reset() {
 	*x = CommitReport{}
-	mi := &file_firn_proto_msgTypes[35]
+	mi := &file_firn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +2959,7 @@ func (x *CommitReport) String() string {
 func (*CommitReport) ProtoMessage() {}
 
 func (x *CommitReport) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[35]
+	mi := &file_firn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +2972,7 @@ func (x *CommitReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitReport.ProtoReflect.Descriptor instead.
 func (*CommitReport) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{35}
+	return file_firn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CommitReport) GetTable() string {
@@ -3022,7 +3083,7 @@ type ExecutorTasks struct {
 
 func (x *ExecutorTasks) Reset() {
 	*x = ExecutorTasks{}
-	mi := &file_firn_proto_msgTypes[36]
+	mi := &file_firn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3095,7 @@ func (x *ExecutorTasks) String() string {
 func (*ExecutorTasks) ProtoMessage() {}
 
 func (x *ExecutorTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[36]
+	mi := &file_firn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3108,7 @@ func (x *ExecutorTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorTasks.ProtoReflect.Descriptor instead.
 func (*ExecutorTasks) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{36}
+	return file_firn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExecutorTasks) GetExecutorId() string {
@@ -3080,7 +3141,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_firn_proto_msgTypes[37]
+	mi := &file_firn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3092,7 +3153,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[37]
+	mi := &file_firn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3105,7 +3166,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{37}
+	return file_firn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListJobsRequest) GetLimit() uint32 {
@@ -3160,7 +3221,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_firn_proto_msgTypes[38]
+	mi := &file_firn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3172,7 +3233,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[38]
+	mi := &file_firn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3185,7 +3246,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{38}
+	return file_firn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListJobsResponse) GetJobs() []*JobStatus {
@@ -3213,7 +3274,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_firn_proto_msgTypes[39]
+	mi := &file_firn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +3286,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[39]
+	mi := &file_firn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +3299,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{39}
+	return file_firn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CancelJobResponse) GetAnswer() string {
@@ -3266,7 +3327,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_firn_proto_msgTypes[40]
+	mi := &file_firn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3278,7 +3339,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[40]
+	mi := &file_firn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3291,7 +3352,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{40}
+	return file_firn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListTablesRequest) GetSession() *Session {
@@ -3324,7 +3385,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_firn_proto_msgTypes[41]
+	mi := &file_firn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3336,7 +3397,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[41]
+	mi := &file_firn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3349,7 +3410,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{41}
+	return file_firn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListTablesResponse) GetTables() []string {
@@ -3369,7 +3430,7 @@ type DescribeTableRequest struct {
 
 func (x *DescribeTableRequest) Reset() {
 	*x = DescribeTableRequest{}
-	mi := &file_firn_proto_msgTypes[42]
+	mi := &file_firn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3442,7 @@ func (x *DescribeTableRequest) String() string {
 func (*DescribeTableRequest) ProtoMessage() {}
 
 func (x *DescribeTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[42]
+	mi := &file_firn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3455,7 @@ func (x *DescribeTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTableRequest.ProtoReflect.Descriptor instead.
 func (*DescribeTableRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{42}
+	return file_firn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DescribeTableRequest) GetSession() *Session {
@@ -3435,7 +3496,7 @@ type TableDescription struct {
 
 func (x *TableDescription) Reset() {
 	*x = TableDescription{}
-	mi := &file_firn_proto_msgTypes[43]
+	mi := &file_firn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3508,7 @@ func (x *TableDescription) String() string {
 func (*TableDescription) ProtoMessage() {}
 
 func (x *TableDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[43]
+	mi := &file_firn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3521,7 @@ func (x *TableDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableDescription.ProtoReflect.Descriptor instead.
 func (*TableDescription) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{43}
+	return file_firn_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TableDescription) GetTable() string {
@@ -3578,7 +3639,7 @@ type AllowCommitsRequest struct {
 
 func (x *AllowCommitsRequest) Reset() {
 	*x = AllowCommitsRequest{}
-	mi := &file_firn_proto_msgTypes[44]
+	mi := &file_firn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3651,7 @@ func (x *AllowCommitsRequest) String() string {
 func (*AllowCommitsRequest) ProtoMessage() {}
 
 func (x *AllowCommitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[44]
+	mi := &file_firn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3664,7 @@ func (x *AllowCommitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowCommitsRequest.ProtoReflect.Descriptor instead.
 func (*AllowCommitsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{44}
+	return file_firn_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AllowCommitsRequest) GetTable() string {
@@ -3631,7 +3692,7 @@ type RegisterTableRequest struct {
 
 func (x *RegisterTableRequest) Reset() {
 	*x = RegisterTableRequest{}
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +3704,7 @@ func (x *RegisterTableRequest) String() string {
 func (*RegisterTableRequest) ProtoMessage() {}
 
 func (x *RegisterTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +3717,7 @@ func (x *RegisterTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterTableRequest.ProtoReflect.Descriptor instead.
 func (*RegisterTableRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{45}
+	return file_firn_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RegisterTableRequest) GetSession() *Session {
@@ -3689,7 +3750,7 @@ type OpenUploadRequest struct {
 
 func (x *OpenUploadRequest) Reset() {
 	*x = OpenUploadRequest{}
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3701,7 +3762,7 @@ func (x *OpenUploadRequest) String() string {
 func (*OpenUploadRequest) ProtoMessage() {}
 
 func (x *OpenUploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3714,7 +3775,7 @@ func (x *OpenUploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenUploadRequest.ProtoReflect.Descriptor instead.
 func (*OpenUploadRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{46}
+	return file_firn_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OpenUploadRequest) GetArrowSchema() []byte {
@@ -3735,7 +3796,7 @@ type OpenUploadResponse struct {
 
 func (x *OpenUploadResponse) Reset() {
 	*x = OpenUploadResponse{}
-	mi := &file_firn_proto_msgTypes[47]
+	mi := &file_firn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +3808,7 @@ func (x *OpenUploadResponse) String() string {
 func (*OpenUploadResponse) ProtoMessage() {}
 
 func (x *OpenUploadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[47]
+	mi := &file_firn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +3821,7 @@ func (x *OpenUploadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenUploadResponse.ProtoReflect.Descriptor instead.
 func (*OpenUploadResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{47}
+	return file_firn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OpenUploadResponse) GetUploadId() string {
@@ -3802,7 +3863,7 @@ type ListUnitsRequest struct {
 
 func (x *ListUnitsRequest) Reset() {
 	*x = ListUnitsRequest{}
-	mi := &file_firn_proto_msgTypes[48]
+	mi := &file_firn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3814,7 +3875,7 @@ func (x *ListUnitsRequest) String() string {
 func (*ListUnitsRequest) ProtoMessage() {}
 
 func (x *ListUnitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[48]
+	mi := &file_firn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3827,7 +3888,7 @@ func (x *ListUnitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsRequest.ProtoReflect.Descriptor instead.
 func (*ListUnitsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{48}
+	return file_firn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListUnitsRequest) GetAll() bool {
@@ -3919,7 +3980,7 @@ type UnitStatus struct {
 
 func (x *UnitStatus) Reset() {
 	*x = UnitStatus{}
-	mi := &file_firn_proto_msgTypes[49]
+	mi := &file_firn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +3992,7 @@ func (x *UnitStatus) String() string {
 func (*UnitStatus) ProtoMessage() {}
 
 func (x *UnitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[49]
+	mi := &file_firn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +4005,7 @@ func (x *UnitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitStatus.ProtoReflect.Descriptor instead.
 func (*UnitStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{49}
+	return file_firn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *UnitStatus) GetJobId() string {
@@ -4107,7 +4168,7 @@ type SendRecord struct {
 
 func (x *SendRecord) Reset() {
 	*x = SendRecord{}
-	mi := &file_firn_proto_msgTypes[50]
+	mi := &file_firn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4119,7 +4180,7 @@ func (x *SendRecord) String() string {
 func (*SendRecord) ProtoMessage() {}
 
 func (x *SendRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[50]
+	mi := &file_firn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4132,7 +4193,7 @@ func (x *SendRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRecord.ProtoReflect.Descriptor instead.
 func (*SendRecord) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{50}
+	return file_firn_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SendRecord) GetRequestId() string {
@@ -4184,7 +4245,7 @@ type OrphansRequest struct {
 
 func (x *OrphansRequest) Reset() {
 	*x = OrphansRequest{}
-	mi := &file_firn_proto_msgTypes[51]
+	mi := &file_firn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4196,7 +4257,7 @@ func (x *OrphansRequest) String() string {
 func (*OrphansRequest) ProtoMessage() {}
 
 func (x *OrphansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[51]
+	mi := &file_firn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4209,7 +4270,7 @@ func (x *OrphansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansRequest.ProtoReflect.Descriptor instead.
 func (*OrphansRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{51}
+	return file_firn_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *OrphansRequest) GetSession() *Session {
@@ -4261,7 +4322,7 @@ type OrphanFiles struct {
 
 func (x *OrphanFiles) Reset() {
 	*x = OrphanFiles{}
-	mi := &file_firn_proto_msgTypes[52]
+	mi := &file_firn_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4273,7 +4334,7 @@ func (x *OrphanFiles) String() string {
 func (*OrphanFiles) ProtoMessage() {}
 
 func (x *OrphanFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[52]
+	mi := &file_firn_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4286,7 +4347,7 @@ func (x *OrphanFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanFiles.ProtoReflect.Descriptor instead.
 func (*OrphanFiles) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{52}
+	return file_firn_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *OrphanFiles) GetJobId() string {
@@ -4354,7 +4415,7 @@ type OrphansResponse struct {
 
 func (x *OrphansResponse) Reset() {
 	*x = OrphansResponse{}
-	mi := &file_firn_proto_msgTypes[53]
+	mi := &file_firn_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4366,7 +4427,7 @@ func (x *OrphansResponse) String() string {
 func (*OrphansResponse) ProtoMessage() {}
 
 func (x *OrphansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[53]
+	mi := &file_firn_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4379,7 +4440,7 @@ func (x *OrphansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansResponse.ProtoReflect.Descriptor instead.
 func (*OrphansResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{53}
+	return file_firn_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OrphansResponse) GetJobs() []*OrphanFiles {
@@ -4397,7 +4458,7 @@ type ListExecutorsRequest struct {
 
 func (x *ListExecutorsRequest) Reset() {
 	*x = ListExecutorsRequest{}
-	mi := &file_firn_proto_msgTypes[54]
+	mi := &file_firn_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4409,7 +4470,7 @@ func (x *ListExecutorsRequest) String() string {
 func (*ListExecutorsRequest) ProtoMessage() {}
 
 func (x *ListExecutorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[54]
+	mi := &file_firn_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4422,7 +4483,7 @@ func (x *ListExecutorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutorsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecutorsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{54}
+	return file_firn_proto_rawDescGZIP(), []int{55}
 }
 
 type ListExecutorsResponse struct {
@@ -4434,7 +4495,7 @@ type ListExecutorsResponse struct {
 
 func (x *ListExecutorsResponse) Reset() {
 	*x = ListExecutorsResponse{}
-	mi := &file_firn_proto_msgTypes[55]
+	mi := &file_firn_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4446,7 +4507,7 @@ func (x *ListExecutorsResponse) String() string {
 func (*ListExecutorsResponse) ProtoMessage() {}
 
 func (x *ListExecutorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[55]
+	mi := &file_firn_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4459,7 +4520,7 @@ func (x *ListExecutorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutorsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecutorsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{55}
+	return file_firn_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListExecutorsResponse) GetExecutors() []*ExecutorStatus {
@@ -4478,7 +4539,7 @@ type DrainExecutorRequest struct {
 
 func (x *DrainExecutorRequest) Reset() {
 	*x = DrainExecutorRequest{}
-	mi := &file_firn_proto_msgTypes[56]
+	mi := &file_firn_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +4551,7 @@ func (x *DrainExecutorRequest) String() string {
 func (*DrainExecutorRequest) ProtoMessage() {}
 
 func (x *DrainExecutorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[56]
+	mi := &file_firn_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +4564,7 @@ func (x *DrainExecutorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainExecutorRequest.ProtoReflect.Descriptor instead.
 func (*DrainExecutorRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{56}
+	return file_firn_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DrainExecutorRequest) GetExecutorId() string {
@@ -4532,7 +4593,7 @@ type ExecutorStatus struct {
 
 func (x *ExecutorStatus) Reset() {
 	*x = ExecutorStatus{}
-	mi := &file_firn_proto_msgTypes[57]
+	mi := &file_firn_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4605,7 @@ func (x *ExecutorStatus) String() string {
 func (*ExecutorStatus) ProtoMessage() {}
 
 func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[57]
+	mi := &file_firn_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +4618,7 @@ func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorStatus.ProtoReflect.Descriptor instead.
 func (*ExecutorStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{57}
+	return file_firn_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ExecutorStatus) GetExecutorId() string {
@@ -4629,7 +4690,7 @@ type CacheFrameRequest struct {
 
 func (x *CacheFrameRequest) Reset() {
 	*x = CacheFrameRequest{}
-	mi := &file_firn_proto_msgTypes[58]
+	mi := &file_firn_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4641,7 +4702,7 @@ func (x *CacheFrameRequest) String() string {
 func (*CacheFrameRequest) ProtoMessage() {}
 
 func (x *CacheFrameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[58]
+	mi := &file_firn_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4654,7 +4715,7 @@ func (x *CacheFrameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheFrameRequest.ProtoReflect.Descriptor instead.
 func (*CacheFrameRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{58}
+	return file_firn_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CacheFrameRequest) GetStatement() *ExecuteRequest {
@@ -4681,7 +4742,7 @@ type CacheFrameResponse struct {
 
 func (x *CacheFrameResponse) Reset() {
 	*x = CacheFrameResponse{}
-	mi := &file_firn_proto_msgTypes[59]
+	mi := &file_firn_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4693,7 +4754,7 @@ func (x *CacheFrameResponse) String() string {
 func (*CacheFrameResponse) ProtoMessage() {}
 
 func (x *CacheFrameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[59]
+	mi := &file_firn_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4706,7 +4767,7 @@ func (x *CacheFrameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheFrameResponse.ProtoReflect.Descriptor instead.
 func (*CacheFrameResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{59}
+	return file_firn_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CacheFrameResponse) GetFrameId() string {
@@ -4731,7 +4792,7 @@ type ListFramesRequest struct {
 
 func (x *ListFramesRequest) Reset() {
 	*x = ListFramesRequest{}
-	mi := &file_firn_proto_msgTypes[60]
+	mi := &file_firn_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +4804,7 @@ func (x *ListFramesRequest) String() string {
 func (*ListFramesRequest) ProtoMessage() {}
 
 func (x *ListFramesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[60]
+	mi := &file_firn_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +4817,7 @@ func (x *ListFramesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFramesRequest.ProtoReflect.Descriptor instead.
 func (*ListFramesRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{60}
+	return file_firn_proto_rawDescGZIP(), []int{61}
 }
 
 type ListFramesResponse struct {
@@ -4768,7 +4829,7 @@ type ListFramesResponse struct {
 
 func (x *ListFramesResponse) Reset() {
 	*x = ListFramesResponse{}
-	mi := &file_firn_proto_msgTypes[61]
+	mi := &file_firn_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4780,7 +4841,7 @@ func (x *ListFramesResponse) String() string {
 func (*ListFramesResponse) ProtoMessage() {}
 
 func (x *ListFramesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[61]
+	mi := &file_firn_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4793,7 +4854,7 @@ func (x *ListFramesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFramesResponse.ProtoReflect.Descriptor instead.
 func (*ListFramesResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{61}
+	return file_firn_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListFramesResponse) GetFrames() []*FrameStatus {
@@ -4812,7 +4873,7 @@ type FrameRequest struct {
 
 func (x *FrameRequest) Reset() {
 	*x = FrameRequest{}
-	mi := &file_firn_proto_msgTypes[62]
+	mi := &file_firn_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4824,7 +4885,7 @@ func (x *FrameRequest) String() string {
 func (*FrameRequest) ProtoMessage() {}
 
 func (x *FrameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[62]
+	mi := &file_firn_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4837,7 +4898,7 @@ func (x *FrameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FrameRequest.ProtoReflect.Descriptor instead.
 func (*FrameRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{62}
+	return file_firn_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *FrameRequest) GetFrameId() string {
@@ -4873,7 +4934,7 @@ type FrameStatus struct {
 
 func (x *FrameStatus) Reset() {
 	*x = FrameStatus{}
-	mi := &file_firn_proto_msgTypes[63]
+	mi := &file_firn_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4885,7 +4946,7 @@ func (x *FrameStatus) String() string {
 func (*FrameStatus) ProtoMessage() {}
 
 func (x *FrameStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[63]
+	mi := &file_firn_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4898,7 +4959,7 @@ func (x *FrameStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FrameStatus.ProtoReflect.Descriptor instead.
 func (*FrameStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{63}
+	return file_firn_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *FrameStatus) GetFrameId() string {
@@ -5016,7 +5077,7 @@ type ListUnitsResponse struct {
 
 func (x *ListUnitsResponse) Reset() {
 	*x = ListUnitsResponse{}
-	mi := &file_firn_proto_msgTypes[64]
+	mi := &file_firn_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5028,7 +5089,7 @@ func (x *ListUnitsResponse) String() string {
 func (*ListUnitsResponse) ProtoMessage() {}
 
 func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[64]
+	mi := &file_firn_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5041,7 +5102,7 @@ func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsResponse.ProtoReflect.Descriptor instead.
 func (*ListUnitsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{64}
+	return file_firn_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListUnitsResponse) GetUnits() []*UnitStatus {
@@ -5074,7 +5135,7 @@ type DriveUnitRequest struct {
 
 func (x *DriveUnitRequest) Reset() {
 	*x = DriveUnitRequest{}
-	mi := &file_firn_proto_msgTypes[65]
+	mi := &file_firn_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5086,7 +5147,7 @@ func (x *DriveUnitRequest) String() string {
 func (*DriveUnitRequest) ProtoMessage() {}
 
 func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[65]
+	mi := &file_firn_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5099,7 +5160,7 @@ func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriveUnitRequest.ProtoReflect.Descriptor instead.
 func (*DriveUnitRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{65}
+	return file_firn_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DriveUnitRequest) GetJobId() string {
@@ -5327,12 +5388,16 @@ const file_firn_proto_rawDesc = "" +
 	"\x0eafter_deadline\x18\n" +
 	" \x01(\tR\rafterDeadline\x12\x1c\n" +
 	"\n" +
-	"key_is_new\x18\v \x01(\bR\bkeyIsNew\"\x9c\x01\n" +
+	"key_is_new\x18\v \x01(\bR\bkeyIsNew\"\xcd\x01\n" +
 	"\x0fExecuteResponse\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\tR\tstatement\x12*\n" +
 	"\asession\x18\x02 \x01(\v2\x10.firn.v1.SessionR\asession\x12\x19\n" +
 	"\brows_ipc\x18\x03 \x01(\fR\arowsIpc\x12$\n" +
-	"\x03job\x18\x04 \x01(\v2\x12.firn.v1.JobStatusR\x03job\"L\n" +
+	"\x03job\x18\x04 \x01(\v2\x12.firn.v1.JobStatusR\x03job\x12/\n" +
+	"\acolumns\x18\x05 \x03(\v2\x15.firn.v1.ResultColumnR\acolumns\"6\n" +
+	"\fResultColumn\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\"L\n" +
 	"\n" +
 	"JobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12'\n" +
@@ -5646,7 +5711,7 @@ func file_firn_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+	file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 	file_firn_proto_goTypes  = []any{
 		(*RegisterRequest)(nil),       // 0: firn.v1.RegisterRequest
 		(*RegisterResponse)(nil),      // 1: firn.v1.RegisterResponse
@@ -5678,43 +5743,44 @@ var (
 		(*Session)(nil),               // 27: firn.v1.Session
 		(*ExecuteRequest)(nil),        // 28: firn.v1.ExecuteRequest
 		(*ExecuteResponse)(nil),       // 29: firn.v1.ExecuteResponse
-		(*JobRequest)(nil),            // 30: firn.v1.JobRequest
-		(*JobStatus)(nil),             // 31: firn.v1.JobStatus
-		(*StageStatus)(nil),           // 32: firn.v1.StageStatus
-		(*JobError)(nil),              // 33: firn.v1.JobError
-		(*ResultPartition)(nil),       // 34: firn.v1.ResultPartition
-		(*CommitReport)(nil),          // 35: firn.v1.CommitReport
-		(*ExecutorTasks)(nil),         // 36: firn.v1.ExecutorTasks
-		(*ListJobsRequest)(nil),       // 37: firn.v1.ListJobsRequest
-		(*ListJobsResponse)(nil),      // 38: firn.v1.ListJobsResponse
-		(*CancelJobResponse)(nil),     // 39: firn.v1.CancelJobResponse
-		(*ListTablesRequest)(nil),     // 40: firn.v1.ListTablesRequest
-		(*ListTablesResponse)(nil),    // 41: firn.v1.ListTablesResponse
-		(*DescribeTableRequest)(nil),  // 42: firn.v1.DescribeTableRequest
-		(*TableDescription)(nil),      // 43: firn.v1.TableDescription
-		(*AllowCommitsRequest)(nil),   // 44: firn.v1.AllowCommitsRequest
-		(*RegisterTableRequest)(nil),  // 45: firn.v1.RegisterTableRequest
-		(*OpenUploadRequest)(nil),     // 46: firn.v1.OpenUploadRequest
-		(*OpenUploadResponse)(nil),    // 47: firn.v1.OpenUploadResponse
-		(*ListUnitsRequest)(nil),      // 48: firn.v1.ListUnitsRequest
-		(*UnitStatus)(nil),            // 49: firn.v1.UnitStatus
-		(*SendRecord)(nil),            // 50: firn.v1.SendRecord
-		(*OrphansRequest)(nil),        // 51: firn.v1.OrphansRequest
-		(*OrphanFiles)(nil),           // 52: firn.v1.OrphanFiles
-		(*OrphansResponse)(nil),       // 53: firn.v1.OrphansResponse
-		(*ListExecutorsRequest)(nil),  // 54: firn.v1.ListExecutorsRequest
-		(*ListExecutorsResponse)(nil), // 55: firn.v1.ListExecutorsResponse
-		(*DrainExecutorRequest)(nil),  // 56: firn.v1.DrainExecutorRequest
-		(*ExecutorStatus)(nil),        // 57: firn.v1.ExecutorStatus
-		(*CacheFrameRequest)(nil),     // 58: firn.v1.CacheFrameRequest
-		(*CacheFrameResponse)(nil),    // 59: firn.v1.CacheFrameResponse
-		(*ListFramesRequest)(nil),     // 60: firn.v1.ListFramesRequest
-		(*ListFramesResponse)(nil),    // 61: firn.v1.ListFramesResponse
-		(*FrameRequest)(nil),          // 62: firn.v1.FrameRequest
-		(*FrameStatus)(nil),           // 63: firn.v1.FrameStatus
-		(*ListUnitsResponse)(nil),     // 64: firn.v1.ListUnitsResponse
-		(*DriveUnitRequest)(nil),      // 65: firn.v1.DriveUnitRequest
-		nil,                           // 66: firn.v1.TableDescription.PropertiesEntry
+		(*ResultColumn)(nil),          // 30: firn.v1.ResultColumn
+		(*JobRequest)(nil),            // 31: firn.v1.JobRequest
+		(*JobStatus)(nil),             // 32: firn.v1.JobStatus
+		(*StageStatus)(nil),           // 33: firn.v1.StageStatus
+		(*JobError)(nil),              // 34: firn.v1.JobError
+		(*ResultPartition)(nil),       // 35: firn.v1.ResultPartition
+		(*CommitReport)(nil),          // 36: firn.v1.CommitReport
+		(*ExecutorTasks)(nil),         // 37: firn.v1.ExecutorTasks
+		(*ListJobsRequest)(nil),       // 38: firn.v1.ListJobsRequest
+		(*ListJobsResponse)(nil),      // 39: firn.v1.ListJobsResponse
+		(*CancelJobResponse)(nil),     // 40: firn.v1.CancelJobResponse
+		(*ListTablesRequest)(nil),     // 41: firn.v1.ListTablesRequest
+		(*ListTablesResponse)(nil),    // 42: firn.v1.ListTablesResponse
+		(*DescribeTableRequest)(nil),  // 43: firn.v1.DescribeTableRequest
+		(*TableDescription)(nil),      // 44: firn.v1.TableDescription
+		(*AllowCommitsRequest)(nil),   // 45: firn.v1.AllowCommitsRequest
+		(*RegisterTableRequest)(nil),  // 46: firn.v1.RegisterTableRequest
+		(*OpenUploadRequest)(nil),     // 47: firn.v1.OpenUploadRequest
+		(*OpenUploadResponse)(nil),    // 48: firn.v1.OpenUploadResponse
+		(*ListUnitsRequest)(nil),      // 49: firn.v1.ListUnitsRequest
+		(*UnitStatus)(nil),            // 50: firn.v1.UnitStatus
+		(*SendRecord)(nil),            // 51: firn.v1.SendRecord
+		(*OrphansRequest)(nil),        // 52: firn.v1.OrphansRequest
+		(*OrphanFiles)(nil),           // 53: firn.v1.OrphanFiles
+		(*OrphansResponse)(nil),       // 54: firn.v1.OrphansResponse
+		(*ListExecutorsRequest)(nil),  // 55: firn.v1.ListExecutorsRequest
+		(*ListExecutorsResponse)(nil), // 56: firn.v1.ListExecutorsResponse
+		(*DrainExecutorRequest)(nil),  // 57: firn.v1.DrainExecutorRequest
+		(*ExecutorStatus)(nil),        // 58: firn.v1.ExecutorStatus
+		(*CacheFrameRequest)(nil),     // 59: firn.v1.CacheFrameRequest
+		(*CacheFrameResponse)(nil),    // 60: firn.v1.CacheFrameResponse
+		(*ListFramesRequest)(nil),     // 61: firn.v1.ListFramesRequest
+		(*ListFramesResponse)(nil),    // 62: firn.v1.ListFramesResponse
+		(*FrameRequest)(nil),          // 63: firn.v1.FrameRequest
+		(*FrameStatus)(nil),           // 64: firn.v1.FrameStatus
+		(*ListUnitsResponse)(nil),     // 65: firn.v1.ListUnitsResponse
+		(*DriveUnitRequest)(nil),      // 66: firn.v1.DriveUnitRequest
+		nil,                           // 67: firn.v1.TableDescription.PropertiesEntry
 	}
 )
 
@@ -5728,91 +5794,92 @@ var file_firn_proto_depIdxs = []int32{
 	8,  // 6: firn.v1.ProbeResponse.error:type_name -> firn.v1.TaskError
 	27, // 7: firn.v1.ExecuteRequest.session:type_name -> firn.v1.Session
 	27, // 8: firn.v1.ExecuteResponse.session:type_name -> firn.v1.Session
-	31, // 9: firn.v1.ExecuteResponse.job:type_name -> firn.v1.JobStatus
-	32, // 10: firn.v1.JobStatus.stages:type_name -> firn.v1.StageStatus
-	33, // 11: firn.v1.JobStatus.error:type_name -> firn.v1.JobError
-	34, // 12: firn.v1.JobStatus.partitions:type_name -> firn.v1.ResultPartition
-	35, // 13: firn.v1.JobStatus.report:type_name -> firn.v1.CommitReport
-	36, // 14: firn.v1.JobStatus.executors:type_name -> firn.v1.ExecutorTasks
-	31, // 15: firn.v1.ListJobsResponse.jobs:type_name -> firn.v1.JobStatus
-	31, // 16: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
-	27, // 17: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
-	27, // 18: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
-	66, // 19: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
-	27, // 20: firn.v1.AllowCommitsRequest.session:type_name -> firn.v1.Session
-	27, // 21: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
-	50, // 22: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
-	27, // 23: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
-	52, // 24: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
-	57, // 25: firn.v1.ListExecutorsResponse.executors:type_name -> firn.v1.ExecutorStatus
-	28, // 26: firn.v1.CacheFrameRequest.statement:type_name -> firn.v1.ExecuteRequest
-	31, // 27: firn.v1.CacheFrameResponse.job:type_name -> firn.v1.JobStatus
-	63, // 28: firn.v1.ListFramesResponse.frames:type_name -> firn.v1.FrameStatus
-	49, // 29: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
-	27, // 30: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
-	0,  // 31: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
-	2,  // 32: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
-	4,  // 33: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
-	11, // 34: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
-	15, // 35: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
-	13, // 36: firn.v1.SchedulerService.SourceAccess:input_type -> firn.v1.SourceAccessRequest
-	17, // 37: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
-	19, // 38: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
-	21, // 39: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
-	23, // 40: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
-	28, // 41: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
-	30, // 42: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
-	30, // 43: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
-	37, // 44: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
-	30, // 45: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
-	40, // 46: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
-	42, // 47: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
-	45, // 48: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
-	44, // 49: firn.v1.ClientService.AllowCommits:input_type -> firn.v1.AllowCommitsRequest
-	46, // 50: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
-	48, // 51: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
-	65, // 52: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
-	51, // 53: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
-	54, // 54: firn.v1.ClientService.ListExecutors:input_type -> firn.v1.ListExecutorsRequest
-	56, // 55: firn.v1.ClientService.DrainExecutor:input_type -> firn.v1.DrainExecutorRequest
-	58, // 56: firn.v1.ClientService.CacheFrame:input_type -> firn.v1.CacheFrameRequest
-	60, // 57: firn.v1.ClientService.ListFrames:input_type -> firn.v1.ListFramesRequest
-	62, // 58: firn.v1.ClientService.GetFrame:input_type -> firn.v1.FrameRequest
-	62, // 59: firn.v1.ClientService.ReleaseFrame:input_type -> firn.v1.FrameRequest
-	1,  // 60: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
-	3,  // 61: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
-	5,  // 62: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
-	12, // 63: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
-	16, // 64: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
-	14, // 65: firn.v1.SchedulerService.SourceAccess:output_type -> firn.v1.SourceAccessResponse
-	18, // 66: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
-	20, // 67: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
-	22, // 68: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
-	24, // 69: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
-	29, // 70: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
-	31, // 71: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
-	31, // 72: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
-	38, // 73: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
-	39, // 74: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
-	41, // 75: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
-	43, // 76: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
-	43, // 77: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
-	43, // 78: firn.v1.ClientService.AllowCommits:output_type -> firn.v1.TableDescription
-	47, // 79: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
-	64, // 80: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
-	31, // 81: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
-	53, // 82: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
-	55, // 83: firn.v1.ClientService.ListExecutors:output_type -> firn.v1.ListExecutorsResponse
-	57, // 84: firn.v1.ClientService.DrainExecutor:output_type -> firn.v1.ExecutorStatus
-	59, // 85: firn.v1.ClientService.CacheFrame:output_type -> firn.v1.CacheFrameResponse
-	61, // 86: firn.v1.ClientService.ListFrames:output_type -> firn.v1.ListFramesResponse
-	63, // 87: firn.v1.ClientService.GetFrame:output_type -> firn.v1.FrameStatus
-	63, // 88: firn.v1.ClientService.ReleaseFrame:output_type -> firn.v1.FrameStatus
-	60, // [60:89] is the sub-list for method output_type
-	31, // [31:60] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	32, // 9: firn.v1.ExecuteResponse.job:type_name -> firn.v1.JobStatus
+	30, // 10: firn.v1.ExecuteResponse.columns:type_name -> firn.v1.ResultColumn
+	33, // 11: firn.v1.JobStatus.stages:type_name -> firn.v1.StageStatus
+	34, // 12: firn.v1.JobStatus.error:type_name -> firn.v1.JobError
+	35, // 13: firn.v1.JobStatus.partitions:type_name -> firn.v1.ResultPartition
+	36, // 14: firn.v1.JobStatus.report:type_name -> firn.v1.CommitReport
+	37, // 15: firn.v1.JobStatus.executors:type_name -> firn.v1.ExecutorTasks
+	32, // 16: firn.v1.ListJobsResponse.jobs:type_name -> firn.v1.JobStatus
+	32, // 17: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
+	27, // 18: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
+	27, // 19: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
+	67, // 20: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
+	27, // 21: firn.v1.AllowCommitsRequest.session:type_name -> firn.v1.Session
+	27, // 22: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
+	51, // 23: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
+	27, // 24: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
+	53, // 25: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
+	58, // 26: firn.v1.ListExecutorsResponse.executors:type_name -> firn.v1.ExecutorStatus
+	28, // 27: firn.v1.CacheFrameRequest.statement:type_name -> firn.v1.ExecuteRequest
+	32, // 28: firn.v1.CacheFrameResponse.job:type_name -> firn.v1.JobStatus
+	64, // 29: firn.v1.ListFramesResponse.frames:type_name -> firn.v1.FrameStatus
+	50, // 30: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
+	27, // 31: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
+	0,  // 32: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
+	2,  // 33: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
+	4,  // 34: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
+	11, // 35: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
+	15, // 36: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
+	13, // 37: firn.v1.SchedulerService.SourceAccess:input_type -> firn.v1.SourceAccessRequest
+	17, // 38: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
+	19, // 39: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
+	21, // 40: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
+	23, // 41: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
+	28, // 42: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
+	31, // 43: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
+	31, // 44: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
+	38, // 45: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
+	31, // 46: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
+	41, // 47: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
+	43, // 48: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
+	46, // 49: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
+	45, // 50: firn.v1.ClientService.AllowCommits:input_type -> firn.v1.AllowCommitsRequest
+	47, // 51: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
+	49, // 52: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
+	66, // 53: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
+	52, // 54: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
+	55, // 55: firn.v1.ClientService.ListExecutors:input_type -> firn.v1.ListExecutorsRequest
+	57, // 56: firn.v1.ClientService.DrainExecutor:input_type -> firn.v1.DrainExecutorRequest
+	59, // 57: firn.v1.ClientService.CacheFrame:input_type -> firn.v1.CacheFrameRequest
+	61, // 58: firn.v1.ClientService.ListFrames:input_type -> firn.v1.ListFramesRequest
+	63, // 59: firn.v1.ClientService.GetFrame:input_type -> firn.v1.FrameRequest
+	63, // 60: firn.v1.ClientService.ReleaseFrame:input_type -> firn.v1.FrameRequest
+	1,  // 61: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
+	3,  // 62: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
+	5,  // 63: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
+	12, // 64: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
+	16, // 65: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
+	14, // 66: firn.v1.SchedulerService.SourceAccess:output_type -> firn.v1.SourceAccessResponse
+	18, // 67: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
+	20, // 68: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
+	22, // 69: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
+	24, // 70: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
+	29, // 71: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
+	32, // 72: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
+	32, // 73: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
+	39, // 74: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
+	40, // 75: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
+	42, // 76: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
+	44, // 77: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
+	44, // 78: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
+	44, // 79: firn.v1.ClientService.AllowCommits:output_type -> firn.v1.TableDescription
+	48, // 80: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
+	65, // 81: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
+	32, // 82: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
+	54, // 83: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
+	56, // 84: firn.v1.ClientService.ListExecutors:output_type -> firn.v1.ListExecutorsResponse
+	58, // 85: firn.v1.ClientService.DrainExecutor:output_type -> firn.v1.ExecutorStatus
+	60, // 86: firn.v1.ClientService.CacheFrame:output_type -> firn.v1.CacheFrameResponse
+	62, // 87: firn.v1.ClientService.ListFrames:output_type -> firn.v1.ListFramesResponse
+	64, // 88: firn.v1.ClientService.GetFrame:output_type -> firn.v1.FrameStatus
+	64, // 89: firn.v1.ClientService.ReleaseFrame:output_type -> firn.v1.FrameStatus
+	61, // [61:90] is the sub-list for method output_type
+	32, // [32:61] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_firn_proto_init() }
@@ -5826,7 +5893,7 @@ func file_firn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firn_proto_rawDesc), len(file_firn_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   67,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
