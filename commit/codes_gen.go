@@ -270,6 +270,12 @@ const (
 	CodeFrameLost Code = "FIRN-6073"
 	// CodeFrameQuery: query can't be cached.
 	CodeFrameQuery Code = "FIRN-6074"
+	// CodeFlightSQLHandle: handle not understood.
+	CodeFlightSQLHandle Code = "FIRN-6080"
+	// CodeFlightSQLRefused: not served over Flight SQL.
+	CodeFlightSQLRefused Code = "FIRN-6081"
+	// CodeTooManyReaders: too many read rows.
+	CodeTooManyReaders Code = "FIRN-6082"
 	// CodeUnreachable: scheduler not reached.
 	CodeUnreachable Code = "FIRN-7001"
 	// CodeProtocol: answer not understood.
@@ -460,6 +466,9 @@ var codeInfos = map[Code]CodeInfo{
 	CodeFrameLimit:              {Code: CodeFrameLimit, Kind: "invalid", Title: "limit of cached frames reached", Cause: "One principal's cached frames may be so many, and so large, together.", Hint: "Release a frame with `firn cache release ID`, or have `cache.frames` or `cache.bytes` raised in the scheduler's file."},
 	CodeFrameLost:               {Code: CodeFrameLost, Kind: "failed", Title: "cached frame can't be built again", Cause: "Pieces of a cached frame were lost with their executor, and what they were made from can't be read as it was.", Hint: "Send the statement again once the cause is gone, or release the frame and cache the query again."},
 	CodeFrameQuery:              {Code: CodeFrameQuery, Kind: "invalid", Title: "query can't be cached", Cause: "A cached frame must be readable by name and column, and it must be possible to build it again.", Hint: "See the cause."},
+	CodeFlightSQLHandle:         {Code: CodeFlightSQLHandle, Kind: "invalid", Title: "handle not understood", Cause: "A ticket, a descriptor or the handle of a prepared statement isn't one that Firn gave out.", Hint: "Send back what the scheduler gave, byte for byte. Prepare or run the statement again."},
+	CodeFlightSQLRefused:        {Code: CodeFlightSQLRefused, Kind: "invalid", Title: "not served over Flight SQL", Cause: "Flight SQL has a call, or an option of it, that Firn has nothing for, such as transactions and bound parameters.", Hint: "The message says what there is instead. Nothing was run."},
+	CodeTooManyReaders:          {Code: CodeTooManyReaders, Kind: "failed", Title: "too many read rows", Cause: "Rows of a SELECT pass the scheduler on their way to Flight SQL clients, and as many clients as may are reading.", Hint: "Read again in a while, and close results that aren't read to their end."},
 	CodeUnreachable:             {Code: CodeUnreachable, Kind: "failed", Title: "scheduler not reached", Cause: "No scheduler answers at the address, or the connection to it broke.", Hint: "Check the address and that the scheduler runs. Jobs that were already submitted go on."},
 	CodeProtocol:                {Code: CodeProtocol, Kind: "failed", Title: "answer not understood", Cause: "The other side answered something that this version doesn't understand.", Hint: "Use one version of Firn everywhere; `firn version` shows it."},
 	CodeBadCall:                 {Code: CodeBadCall, Kind: "invalid", Title: "request not complete", Cause: "A call of the Go client or a pipeline lacks something or holds something that can't be.", Hint: "The message says what."},

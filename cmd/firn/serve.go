@@ -38,6 +38,7 @@ Without catalogs in the configuration file there is one called lake, in SQLite u
 	f := cmd.Flags()
 	f.StringVar(&cfg.Listen, "listen", defaultListen, "`HOST:PORT` to listen on; port 0 takes a free one")
 	f.StringVar(&cfg.HTTP.Listen, "http-listen", "", "`HOST:PORT` of the REST interface, health checks and metrics; port 0 takes a free one, and empty has none")
+	f.StringVar(&cfg.FlightSQL.Listen, "flight-sql-listen", "", "`HOST:PORT` for Flight SQL clients; port 0 takes a free one, and empty has none")
 	f.StringVar(&cfg.Dir, "dir", "", "`directory` of the scheduler's state")
 	f.StringVar(&cfg.Dispatch, "dispatch", config.DispatchPush, "how executors get tasks: `push` or pull")
 	f.DurationVar(&cfg.ParkedRetention, "parked-retention", config.DefaultParkedRetention, "how long the files of a commit that was refused and may be driven again are kept")
@@ -62,6 +63,9 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 	}
 	if err := config.CheckAddress(cfg.HTTP.Listen); cfg.HTTP.Listen != "" && err != nil {
 		return usage(cmd, "--http-listen %s", err)
+	}
+	if err := config.CheckAddress(cfg.FlightSQL.Listen); cfg.FlightSQL.Listen != "" && err != nil {
+		return usage(cmd, "--flight-sql-listen %s", err)
 	}
 	if err := config.CheckDispatch(cfg.Dispatch); err != nil {
 		return usage(cmd, "--dispatch %s", err)
@@ -101,6 +105,9 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 	ready := map[string]string{"role": "scheduler", "address": s.Addr(), "dir": absolute(cfg.Dir)}
 	if s.HTTPAddr() != "" {
 		ready["http"] = s.HTTPAddr()
+	}
+	if s.FlightSQLAddr() != "" {
+		ready["flight_sql"] = s.FlightSQLAddr()
 	}
 	return a.serve(cmd.Context(), cfg.Logger, "scheduler", ready, s.Close)
 }
@@ -191,6 +198,7 @@ its executors could read the catalog's secrets. Run firn scheduler and firn exec
 	f := cmd.Flags()
 	f.StringVar(&cfg.Dir, "dir", defaultDir, "`directory` of everything")
 	f.StringVar(&cfg.Listen, "listen", defaultListen, "`HOST:PORT` to listen on; port 0 takes a free one")
+	f.StringVar(&cfg.FlightSQL, "flight-sql-listen", "127.0.0.1:0", "`HOST:PORT` for Flight SQL clients; port 0 takes a free one")
 	f.StringVar(&cfg.Dispatch, "dispatch", config.DispatchPush, "how executors get tasks: `push` or pull")
 	a.outputFlag(cmd)
 	logFlags(cmd, "warn", "text")
@@ -202,11 +210,14 @@ func (a *app) runDev(cmd *cobra.Command, cfg cluster.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := config.CheckAddress(cfg.Listen); err != nil {
-		return usage(cmd, "--listen %s", err)
-	}
-	if !security.Loopback(cfg.Listen) {
-		return usage(cmd, "--listen %q: dev speaks plaintext and listens on this machine only, such as 127.0.0.1:7350; run firn scheduler and firn executor for others", cfg.Listen)
+	for flag, address := range map[string]string{"listen": cfg.Listen, "flight-sql-listen": cfg.FlightSQL} {
+		if err := config.CheckAddress(address); err != nil {
+			return usage(cmd, "--%s %s", flag, err)
+		}
+		if security.Loopback(address) {
+			continue
+		}
+		return usage(cmd, "--%s %q: dev speaks plaintext and listens on this machine only, such as 127.0.0.1:7350; run firn scheduler and firn executor for others", flag, address)
 	}
 	if err := config.CheckDispatch(cfg.Dispatch); err != nil {
 		return usage(cmd, "--dispatch %s", err)
@@ -222,16 +233,17 @@ func (a *app) runDev(cmd *cobra.Command, cfg cluster.Config) error {
 		`CREATE TABLE IF NOT EXISTS lake.demo.snow (day DATE, depth_cm INTEGER); ` +
 		`INSERT INTO lake.demo.snow VALUES (DATE '2026-01-31', 42); SELECT * FROM lake.demo.snow"`
 	var ready any = map[string]any{
-		"role": "dev", "address": c.Addr(), "executors": c.ExecutorAddrs(), "dir": absolute(cfg.Dir), "statement": statement,
+		"role": "dev", "address": c.Addr(), "flight_sql": c.FlightSQLAddr(), "executors": c.ExecutorAddrs(), "dir": absolute(cfg.Dir), "statement": statement,
 	}
 	if format == render.Text {
 		ready = fmt.Sprintf(`scheduler  %s
+flight sql %s
 executors  %s
 catalog    lake, in %s
 try        %s
 stop       Ctrl-C
 note       one process has no credential boundary: executors could read the catalog's secrets
-`, c.Addr(), strings.Join(c.ExecutorAddrs(), ", "), absolute(cfg.Dir), statement)
+`, c.Addr(), c.FlightSQLAddr(), strings.Join(c.ExecutorAddrs(), ", "), absolute(cfg.Dir), statement)
 	}
 	return a.serve(cmd.Context(), cfg.Logger, "cluster", ready, c.Close)
 }

@@ -28,6 +28,8 @@ type Config struct {
 	Dir string
 	// Listen is the scheduler's address, 127.0.0.1:0 by default.
 	Listen string
+	// FlightSQL is the address for Flight SQL clients; empty for none.
+	FlightSQL string
 	// Executors is how many there are, 1 by default; NoExecutors for none.
 	Executors int
 	// SlotsPerExecutor is how many tasks an executor runs at a time. By default
@@ -118,7 +120,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := &Cluster{cfg: cfg, token: rand.Text()}
 	c.scheduler, err = StartScheduler(ctx, SchedulerConfig{
 		Dir: cfg.Dir, Listen: cfg.Listen, Dispatch: cfg.Dispatch, Planning: cfg.Planning, Catalogs: cfg.Catalogs, OwnToken: c.token,
-		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles,
+		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles, FlightSQL: config.FlightSQL{Listen: cfg.FlightSQL},
 		// The whole disk: the user who runs this process can read it anyway.
 		LocalAllow: []string{"/"}, EndJobs: true, AnyCatalog: true, Logger: cfg.Logger.With(slog.String("role", "scheduler")),
 	})
@@ -153,6 +155,10 @@ func (c *Cluster) startExecutor(ctx context.Context, n int) (*Executor, error) {
 
 // Addr is the scheduler's address, host:port.
 func (c *Cluster) Addr() string { return c.scheduler.Addr() }
+
+// FlightSQLAddr is where Flight SQL clients connect, host:port; empty when it isn't
+// served.
+func (c *Cluster) FlightSQLAddr() string { return c.scheduler.FlightSQLAddr() }
 
 // Token lets this process's own clients in, also where others need one of
 // `firn token create`.

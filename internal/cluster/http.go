@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -24,30 +25,44 @@ func (s *Scheduler) startHTTP(ctx context.Context, cfg SchedulerConfig, gate *se
 	if cfg.HTTP.Listen == "" {
 		return nil
 	}
-	warning, err := security.CheckListen(cfg.HTTP.Listen, cfg.TLS != (config.TLS{}), cfg.AllowPlaintext)
+	door, err := cfg.door(cfg.HTTP.Listen, gate)
 	if err != nil {
 		return err
 	}
-	if warning != "" {
-		warn(cfg.Logger, cfg.HTTP.Listen, warning)
-	}
-	local := security.Loopback(cfg.HTTP.Listen)
-	own := &security.Gate{Tokens: gate.Tokens, Own: gate.Own, Anonymous: local || cfg.AllowAnonymous}
 	c := rest.Config{
-		Listen: cfg.HTTP.Listen, Scheduler: s.Scheduler, Metrics: metrics, Authenticate: own.Check,
-		LocalOnly: local, MinExecutors: cfg.HTTP.MinExecutors, Dial: dial, Logger: cfg.Logger,
-	}
-	if cfg.TLS != (config.TLS{}) {
-		files := security.Files{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key, CA: cfg.TLS.CA}
-		if c.TLS, err = files.Server(cfg.TLS.RequireClientCert); err != nil {
-			return err
-		}
+		Listen: cfg.HTTP.Listen, Scheduler: s.Scheduler, Metrics: metrics, Authenticate: door.gate.Check,
+		TLS: door.tls, LocalOnly: door.local, MinExecutors: cfg.HTTP.MinExecutors, Dial: dial, Logger: cfg.Logger,
 	}
 	if s.http, err = rest.Start(ctx, c); err != nil {
 		return err
 	}
 	cfg.Logger.Info("HTTP ready", slog.String("address", s.http.Addr()))
 	return nil
+}
+
+// door is who is let in at an address beside the scheduler's own, and how.
+type door struct {
+	gate  *security.Gate
+	tls   *tls.Config // nil for plaintext
+	local bool
+}
+
+// door holds the rules of the scheduler's own address against another one.
+func (c SchedulerConfig) door(listen string, gate *security.Gate) (door, error) {
+	warning, err := security.CheckListen(listen, c.TLS != (config.TLS{}), c.AllowPlaintext)
+	if err != nil {
+		return door{}, err
+	}
+	if warning != "" {
+		warn(c.Logger, listen, warning)
+	}
+	d := door{local: security.Loopback(listen)}
+	d.gate = &security.Gate{Tokens: gate.Tokens, Own: gate.Own, Anonymous: d.local || c.AllowAnonymous}
+	if c.TLS != (config.TLS{}) {
+		files := security.Files{Cert: c.TLS.Cert, Key: c.TLS.Key, CA: c.TLS.CA}
+		d.tls, err = files.Server(c.TLS.RequireClientCert)
+	}
+	return d, err
 }
 
 // HTTPAddr is where the scheduler is served over HTTP, host:port; empty when it

@@ -22,6 +22,7 @@ import (
 	"github.com/firn-project/firn/internal/objstore"
 	"github.com/firn-project/firn/scheduler"
 	"github.com/firn-project/firn/scheduler/cleanup"
+	"github.com/firn-project/firn/scheduler/flightsqlserver"
 	"github.com/firn-project/firn/scheduler/metrics"
 	"github.com/firn-project/firn/scheduler/rest"
 	"github.com/firn-project/firn/scheduler/speculation"
@@ -84,6 +85,8 @@ type SchedulerConfig struct {
 	// HTTP says where the scheduler is served over HTTP, beside gRPC; nowhere when
 	// its address is empty.
 	HTTP config.HTTP
+	// FlightSQL says where Flight SQL clients connect; nowhere when its address is empty.
+	FlightSQL config.FlightSQL
 	// EventLog writes what happens to jobs below Dir, see package eventlog.
 	EventLog bool
 	Logger   *slog.Logger
@@ -94,6 +97,7 @@ type SchedulerConfig struct {
 type Scheduler struct {
 	*scheduler.Scheduler
 	http    *rest.Server
+	sql     *flightsqlserver.Server
 	release []func() error
 }
 
@@ -172,6 +176,9 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 	if err := s.startHTTP(ctx, cfg, sec.gate, sec.dial, counts.Handler()); err != nil {
 		return nil, errors.Join(failed("start", "HTTP", err), s.Scheduler.Close(ctx))
 	}
+	if err := s.startFlightSQL(ctx, cfg, sec.gate, sec.dial); err != nil {
+		return nil, errors.Join(failed("start", "Flight SQL", err), s.closeHTTP(ctx), s.Scheduler.Close(ctx))
+	}
 	return s, nil
 }
 
@@ -231,7 +238,7 @@ func (c SchedulerConfig) catalogs() catalog.Options {
 // Close stops the scheduler and then releases what it was built from. ctx bounds
 // how long commits in flight are waited for.
 func (s *Scheduler) Close(ctx context.Context) error {
-	return errors.Join(s.closeHTTP(ctx), s.Scheduler.Close(ctx), s.releaseAll())
+	return errors.Join(s.closeFlightSQL(ctx), s.closeHTTP(ctx), s.Scheduler.Close(ctx), s.releaseAll())
 }
 
 // releaseAll releases in the reverse order of opening.

@@ -87,7 +87,7 @@ func TestBadFiles(t *testing.T) {
 	lake := "catalogs: {lake: {type: sql, uri: x, warehouse: y"
 	for text, want := range map[string]string{
 		"dispach: push":                                  "line 1: unknown key dispach; did you mean dispatch?",
-		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, cache, catalogs, commit, create_catalog, delta, dir, dispatch, executors, http, journal, listen, parked, planning, results, sources, speculation, sweep, tls",
+		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, cache, catalogs, commit, create_catalog, delta, dir, dispatch, executors, flight_sql, http, journal, listen, parked, planning, results, sources, speculation, sweep, tls",
 		"sources: {local: {alow: []}}":                   "unknown key sources.local.alow; did you mean allow?",
 		lake + ", warehose: z}}":                         "unknown key catalogs.lake.warehose; did you mean warehouse?",
 		"parked: {retention: -1s}":                       "parked.retention: -1s: want more than 0",

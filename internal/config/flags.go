@@ -21,7 +21,7 @@ func EnvName(flag string) string {
 // FileValues are the values of the file that flags also set, by the flag's name.
 func (s Scheduler) FileValues() map[string]any {
 	out := map[string]any{}
-	for flag, value := range map[string]string{"listen": s.Listen, "dir": s.Dir, "dispatch": s.Dispatch, "http-listen": s.HTTP.Listen} {
+	for flag, value := range map[string]string{"listen": s.Listen, "dir": s.Dir, "dispatch": s.Dispatch, "http-listen": s.HTTP.Listen, "flight-sql-listen": s.FlightSQL.Listen} {
 		if value != "" {
 			out[flag] = value
 		}

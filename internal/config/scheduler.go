@@ -43,6 +43,7 @@ type Scheduler struct {
 	Cache       Cache       `yaml:"cache"`
 	Writes      Writes      `yaml:"writes"`
 	HTTP        HTTP        `yaml:"http"`
+	FlightSQL   FlightSQL   `yaml:"flight_sql"`
 	// TLS is plaintext when it isn't set.
 	TLS TLS `yaml:"tls"`
 	// AllowPlaintext allows to listen without TLS on more than the loopback
@@ -81,6 +82,22 @@ type HTTP struct {
 	Listen string `yaml:"listen"`
 	// MinExecutors is how many executors a scheduler that is ready has (1).
 	MinExecutors int `yaml:"min_executors"`
+}
+
+// FlightSQL says how statements are taken over Flight SQL.
+type FlightSQL struct {
+	// Listen is HOST:PORT; port 0 takes a free one. Empty: it isn't served.
+	Listen string `yaml:"listen"`
+}
+
+func (f FlightSQL) validate() error {
+	if f.Listen == "" {
+		return nil
+	}
+	if err := CheckAddress(f.Listen); err != nil {
+		return fmt.Errorf("flight_sql.listen: %w", err)
+	}
+	return nil
 }
 
 func (h HTTP) validate() error {
@@ -345,7 +362,7 @@ func (s Scheduler) Validate() error {
 			return fmt.Errorf("sources.stores[%d].location: %q: want s3://bucket or s3://bucket/prefix", i, st.Location)
 		}
 	}
-	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate(), s.Speculation.validate(), s.Results.validate(), s.HTTP.validate(), s.Cache.validate(), s.Writes.validate())
+	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate(), s.Speculation.validate(), s.Results.validate(), s.HTTP.validate(), s.FlightSQL.validate(), s.Cache.validate(), s.Writes.validate())
 }
 
 func isBucket(location string) bool {

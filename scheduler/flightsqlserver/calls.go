@@ -1,0 +1,178 @@
+package flightsqlserver
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow/flight"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/firn-project/firn/commit"
+	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
+)
+
+// Headers of a call, beside authorization. Clients set them for one call or for all of
+// a connection.
+const (
+	// HeaderKey is the statement's idempotency key.
+	HeaderKey = "firn-idempotency-key"
+	// HeaderCatalog and HeaderNamespace are where names that aren't full are looked up;
+	// a namespace's parts are separated by dots.
+	HeaderCatalog   = "firn-catalog"
+	HeaderNamespace = "firn-namespace"
+	// HeaderTimeZone is the session's, such as Europe/Vienna.
+	HeaderTimeZone = "firn-time-zone"
+)
+
+const (
+	// maxStatement bounds a statement's text, in bytes, and maxKey an idempotency key.
+	maxStatement = 1 << 20
+	maxKey       = 512
+)
+
+// header is the value of a header that a call may carry once.
+func header(ctx context.Context, name string, most int) (string, error) {
+	switch values := metadata.ValueFromIncomingContext(ctx, name); {
+	case len(values) > 1:
+		return "", badRequest("read header "+name, fmt.Errorf("it is there %d times", len(values)))
+	case len(values) == 1 && len(values[0]) > most:
+		return "", badRequest("read header "+name, fmt.Errorf("it has %d bytes; at most %d are taken", len(values[0]), most))
+	case len(values) == 1:
+		return values[0], nil
+	}
+	return "", nil
+}
+
+// request is a statement as the scheduler takes it, with what the call's headers say.
+func request(ctx context.Context, text string) (*firnpb.ExecuteRequest, error) {
+	r := &firnpb.ExecuteRequest{ProtocolVersion: wire.ProtocolVersion, Sql: text, Session: &firnpb.Session{}}
+	var namespace string
+	for _, h := range []struct {
+		name  string
+		most  int
+		value *string
+	}{{HeaderKey, maxKey, &r.IdempotencyKey}, {HeaderCatalog, 1000, &r.Session.Catalog}, {HeaderNamespace, 1000, &namespace}, {HeaderTimeZone, 100, &r.TimeZone}} {
+		var err error
+		if *h.value, err = header(ctx, h.name, h.most); err != nil {
+			return nil, err
+		}
+	}
+	if namespace != "" {
+		r.Session.Namespace = strings.Split(namespace, ".")
+	}
+	return r, nil
+}
+
+func badRequest(op string, cause error) error {
+	return &commit.Error{Code: commit.CodeBadRequest, Op: op, Cause: cause, Hint: "See the cause."}
+}
+
+// refused is the answer to what Flight SQL has and Firn hasn't. Nothing was run.
+func refused(op, cause, hint string) error {
+	return &commit.Error{Code: commit.CodeFlightSQLRefused, Op: op, Cause: errors.New(cause), Hint: hint}
+}
+
+// told is an error as a status. Clients that know nothing of Firn show its message
+// alone, so that has all that the error says; its details are those of Firn's own
+// clients.
+func told(err error) error {
+	err = wire.ToStatus(err)
+	s := status.Convert(err).Proto()
+	e, ok := errors.AsType[*commit.Error](wire.FromStatus(err))
+	if !ok {
+		return err
+	}
+	switch e.Code {
+	case commit.CodeUnauthenticated:
+		s.Code = int32(codes.Unauthenticated)
+	case commit.CodeResultLost:
+		s.Code = int32(codes.NotFound)
+	case commit.CodeTooManyReaders:
+		s.Code = int32(codes.ResourceExhausted)
+	case commit.CodeFlightSQLRefused:
+		s.Code = int32(codes.Unimplemented)
+	case commit.CodeNoExecutors, commit.CodeJournalFull:
+		s.Code = int32(codes.Unavailable)
+	}
+	for _, more := range []string{e.Tried, e.Hint} {
+		if more != "" {
+			s.Message += ". " + strings.TrimSuffix(strings.ToValidUTF8(more, "\uFFFD"), ".")
+		}
+	}
+	return status.FromProto(s).Err()
+}
+
+// passwordAsToken takes a token that comes as the password of a user of any name, as
+// clients send it that know only those, for a token.
+func passwordAsToken(ctx context.Context) context.Context {
+	md, _ := metadata.FromIncomingContext(ctx)
+	values := md.Get("authorization")
+	if len(values) != 1 {
+		return ctx
+	}
+	scheme, encoded, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "basic") {
+		return ctx
+	}
+	// What can't be read stays: it isn't good.
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+	_, token, ok := strings.Cut(string(raw), ":")
+	if err != nil || !ok {
+		return ctx
+	}
+	md = md.Copy()
+	md.Set("authorization", "Bearer "+token)
+	return metadata.NewIncomingContext(ctx, md)
+}
+
+// guarded is the library's server behind a check of what is put, which it takes on
+// trust.
+type guarded struct{ flight.FlightServer }
+
+// Handshake answers clients that ask for a token in exchange for a password: the
+// password is one, and was looked at on the way here.
+func (guarded) Handshake(stream flight.FlightService_HandshakeServer) error {
+	values := metadata.ValueFromIncomingContext(stream.Context(), "authorization")
+	if len(values) != 1 {
+		return nil
+	}
+	return stream.SendHeader(metadata.Pairs("authorization", values[0]))
+}
+
+// DoPut implements flight.FlightServer.
+func (g guarded) DoPut(stream flight.FlightService_DoPutServer) error {
+	return g.FlightServer.DoPut(&putStream{FlightService_DoPutServer: stream})
+}
+
+// putStream looks at messages on their way to the library.
+type putStream struct {
+	flight.FlightService_DoPutServer
+	begun bool
+}
+
+// Recv implements flight.FlightService_DoPutServer.
+func (p *putStream) Recv() (*flight.FlightData, error) {
+	d, err := p.FlightService_DoPutServer.Recv()
+	if err != nil {
+		return nil, err
+	}
+	if !p.begun && d.GetFlightDescriptor() == nil {
+		return nil, badRequest("put", errors.New("the first message has no descriptor"))
+	}
+	p.begun = true
+	if len(d.GetDataHeader()) > 0 {
+		if _, err := wire.CheckMessage(d.GetDataHeader()); err != nil {
+			return nil, badRequest("put", err)
+		}
+	}
+	return d, nil
+}
+
+var _ grpc.ServerStream = (*putStream)(nil)
