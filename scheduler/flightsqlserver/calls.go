@@ -155,6 +155,7 @@ func (g guarded) DoPut(stream flight.FlightService_DoPutServer) error {
 type putStream struct {
 	flight.FlightService_DoPutServer
 	begun bool
+	check wire.Checker
 }
 
 // Recv implements flight.FlightService_DoPutServer.
@@ -168,7 +169,7 @@ func (p *putStream) Recv() (*flight.FlightData, error) {
 	}
 	p.begun = true
 	if len(d.GetDataHeader()) > 0 {
-		if _, err := wire.CheckMessage(d.GetDataHeader()); err != nil {
+		if _, err := p.check.CheckMessage(d.GetDataHeader()); err != nil {
 			return nil, badRequest("put", err)
 		}
 	}
