@@ -236,11 +236,12 @@ func (s *Scheduler) find(ctx context.Context, r *firnpb.JobRequest) (*job, *firn
 		} else {
 			j = s.state.byKey[defaultNamespace+"\x00"+key]
 		}
-	}); err != nil || j != nil {
-		return j, nil, err
+	}); err != nil {
+		return nil, nil, err // what it found may still be written
+	} else if j != nil {
+		return j, nil, nil
 	}
-	var rec journal.Job
-	var err error
+	rec, err := journal.Job{}, error(nil)
 	if id != "" {
 		rec, err = s.journal.Job(ctx, id)
 	} else {
@@ -257,8 +258,10 @@ func (s *Scheduler) find(ctx context.Context, r *firnpb.JobRequest) (*job, *firn
 	}
 	if id == "" {
 		// A job that has ended may still hold rows.
-		if err := s.loop.call(ctx, func() { j = s.state.jobs[rec.ID] }); err != nil || j != nil {
-			return j, nil, err
+		if err := s.loop.call(ctx, func() { j = s.state.jobs[rec.ID] }); err != nil {
+			return nil, nil, err
+		} else if j != nil {
+			return j, nil, nil
 		}
 	}
 	st, err := recorded(rec)
