@@ -118,7 +118,8 @@ func (r *Reader) Schema() (*arrow.Schema, error) {
 
 // Next returns the next batch, which the caller releases, or io.EOF after the
 // last. The error is a *wire.LostInputError when the output can't be read any
-// more, a *commit.Error when the ticket is refused, or that of the context.
+// more, a *commit.Error when the ticket is refused, or the cause for which the context
+// ended.
 func (r *Reader) Next() (arrow.RecordBatch, error) {
 	if r.done {
 		return nil, io.EOF
@@ -157,8 +158,8 @@ func (r *Reader) retry(step func() error) error {
 			return err
 		}
 		r.drop()
-		if r.ctx.Err() != nil {
-			return r.ended()
+		if cause := wire.Ended(r.ctx); cause != nil {
+			return r.ended(cause)
 		}
 		switch status.Code(err) {
 		case codes.NotFound:
@@ -177,7 +178,7 @@ func (r *Reader) retry(step func() error) error {
 		select {
 		case <-r.ctx.Done():
 			timer.Stop()
-			return r.ended()
+			return r.ended(context.Cause(r.ctx))
 		case <-timer.C:
 		}
 		wait *= 2
@@ -185,11 +186,11 @@ func (r *Reader) retry(step func() error) error {
 }
 
 // ended is the error of a reader whose context has ended.
-func (r *Reader) ended() error {
+func (r *Reader) ended(cause error) error {
 	if r.silent.Load() {
 		return r.lost(fmt.Errorf("nothing came from the executor for %v, nor an answer to whether it is there", r.client.cfg.Silence), true)
 	}
-	return r.ctx.Err()
+	return cause
 }
 
 func (r *Reader) lost(err error, unreachable bool) error {

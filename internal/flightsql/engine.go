@@ -216,15 +216,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ended is why ctx ended; nil while it hasn't. gRPC gives servers the deadline as well,
-// and they may say that it has passed before the timer of ctx does.
-func ended(ctx context.Context) error {
-	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-		<-ctx.Done()
-	}
-	return context.Cause(ctx)
-}
-
 // tooLarge says whether a message was refused here for its size.
 func tooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
@@ -246,7 +237,7 @@ func brokenTLS(err error) bool {
 
 // asking tells what went wrong when the engine was asked for something.
 func (e *Engine) asking(ctx context.Context, op string, err error) error {
-	if cause := ended(ctx); cause != nil {
+	if cause := wire.Ended(ctx); cause != nil {
 		return cause
 	}
 	if commit.CodeOf(err) != "" {

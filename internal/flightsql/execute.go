@@ -205,7 +205,7 @@ func (e *Engine) schema(ctx context.Context, info *flight.FlightInfo, desc *flig
 		})
 		if err == nil {
 			raw = res.GetSchema()
-		} else if cause := ended(ctx); cause != nil {
+		} else if cause := wire.Ended(ctx); cause != nil {
 			return nil, cause
 		}
 	}

@@ -93,7 +93,7 @@ func (e *Engine) Read(ctx context.Context, f plan.SourceFile, want []plan.Column
 // judge says what an error at opening means: that the ticket is unknown, or, if final
 // isn't nil, that trying again doesn't help.
 func (e *Engine) judge(ctx context.Context, f plan.SourceFile, err error) (gone bool, final error) {
-	if cause := ended(ctx); cause != nil {
+	if cause := wire.Ended(ctx); cause != nil {
 		return false, cause
 	}
 	if commit.CodeOf(err) != "" {
@@ -121,7 +121,7 @@ func (e *Engine) lost(f plan.SourceFile, err error) error {
 }
 
 func (e *Engine) reading(ctx context.Context, code commit.Code, f plan.SourceFile, err error, hint string) error {
-	if cause := ended(ctx); cause != nil {
+	if cause := wire.Ended(ctx); cause != nil {
 		return cause
 	}
 	if commit.CodeOf(err) != "" {
@@ -229,7 +229,7 @@ func (s *Stream) Next(ctx context.Context) (_ arrow.RecordBatch, err error) {
 			if tooLarge(err) {
 				code, hint = commit.CodeFlightTooLarge, smallerBatches
 			}
-			if cause := ended(s.ctx); cause != nil && !errors.Is(cause, errIdle) {
+			if cause := wire.Ended(s.ctx); cause != nil && !errors.Is(cause, errIdle) {
 				err = cause
 				return
 			}

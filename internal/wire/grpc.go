@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/grpc"
@@ -73,4 +74,13 @@ func DialOptions() []grpc.DialOption {
 			MinConnectTimeout: 5 * time.Second,
 		}),
 	}
+}
+
+// Ended is why ctx ended; nil while it hasn't. gRPC gives servers the deadline as well,
+// and they may say that it has passed before the timer of ctx does.
+func Ended(ctx context.Context) error {
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		<-ctx.Done()
+	}
+	return context.Cause(ctx)
 }
