@@ -25,8 +25,11 @@ const (
 	openTries = 6
 )
 
-// smallerBatches is what to do about what is too large.
-const smallerBatches = "Have the engine send smaller batches."
+// What to do about what is too large.
+const (
+	smallerBatches = "Have the engine send smaller batches."
+	plainColumns   = "Cast the columns with dictionaries to plain types in the engine's query."
+)
 
 var errIdle = errors.New("the stream gave nothing")
 
@@ -226,8 +229,11 @@ func (s *Stream) Next(ctx context.Context) (_ arrow.RecordBatch, err error) {
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			hint, code := "", commit.CodeFlightRead
-			if tooLarge(err) {
+			switch {
+			case tooLarge(err):
 				code, hint = commit.CodeFlightTooLarge, smallerBatches
+			case errors.Is(err, wire.ErrDictionaries):
+				code, hint = commit.CodeFlightTooLarge, plainColumns
 			}
 			if cause := wire.Ended(s.ctx); cause != nil && !errors.Is(cause, errIdle) {
 				err = cause

@@ -9,22 +9,36 @@ import (
 // NewLimitedAllocator is for reading Arrow streams from outside: a compressed
 // buffer says itself how large it gets, and a hostile one would take all memory.
 // An allocation above MaxMessage panics, which Arrow's readers make an error.
-func NewLimitedAllocator() memory.Allocator { return limited{memory.DefaultAllocator} }
+func NewLimitedAllocator() memory.Allocator { return limited{Allocator: memory.DefaultAllocator} }
 
-type limited struct{ memory.Allocator }
+// allocator is NewLimitedAllocator for the reader of the stream that c checks. What
+// dictionaries are decompressed to counts as theirs.
+func (c *Checker) allocator() memory.Allocator {
+	return limited{memory.DefaultAllocator, &c.dictionaries}
+}
+
+type limited struct {
+	memory.Allocator
+	dictionaries *dictionaries // nil: none are counted
+}
 
 func (l limited) Allocate(size int) []byte {
-	check(size)
+	l.check(size)
 	return l.Allocator.Allocate(size)
 }
 
 func (l limited) Reallocate(size int, b []byte) []byte {
-	check(size)
+	l.check(size)
 	return l.Allocator.Reallocate(size, b)
 }
 
-func check(size int) {
+func (l limited) check(size int) {
 	if size < 0 || size > MaxMessage {
 		panic(fmt.Errorf("a buffer of %d bytes is larger than the %d that are allowed", size, MaxMessage))
+	}
+	if l.dictionaries != nil {
+		if err := l.dictionaries.take(int64(size)); err != nil {
+			panic(err)
+		}
 	}
 }

@@ -22,11 +22,12 @@ const (
 	slotFieldChildren   = 14
 	slotFieldMetadata   = 16
 
-	slotEncodingID     = 4
-	slotDictionaryID   = 4
-	slotDictionaryData = 6
-	slotBatchBuffers   = 8
-	slotBatchVariadic  = 12
+	slotEncodingID      = 4
+	slotDictionaryID    = 4
+	slotDictionaryData  = 6
+	slotDictionaryDelta = 8
+	slotBatchBuffers    = 8
+	slotBatchVariadic   = 12
 
 	headerSchema     = 1
 	headerDictionary = 2
@@ -46,6 +47,8 @@ type Checker struct {
 	// the same of a dictionary's values, by the dictionary's id.
 	views int
 	words map[uint64]int
+	// dictionaries is what they take: a stream may send more of them without end.
+	dictionaries dictionaries
 }
 
 // CheckMessage checks the lengths in the metadata of the next message and gives
@@ -79,13 +82,10 @@ func (c *Checker) CheckMessage(header []byte) (body int64, err error) {
 	switch m[kind] {
 	case headerSchema:
 	case headerBatch:
+		c.dictionaries.end()
 		return body, m.checkVariadic(m.follow(at), c.views)
 	case headerDictionary:
-		dictionary := m.follow(at)
-		if at = m.field(dictionary, slotDictionaryData); at == 0 {
-			return 0, errMessage
-		}
-		return body, m.checkVariadic(m.follow(at), c.words[m.number(dictionary, slotDictionaryID)])
+		return body, c.checkDictionary(m, m.follow(at), body)
 	default:
 		return body, nil
 	}
@@ -99,6 +99,19 @@ func (c *Checker) CheckMessage(header []byte) (body int64, err error) {
 		c.begun, c.views, c.words = true, views, fields.words
 	}
 	return body, err
+}
+
+// checkDictionary checks the message of a dictionary, whose body has so many bytes.
+func (c *Checker) checkDictionary(m flatbuf, dictionary int, body int64) error {
+	data, id := m.field(dictionary, slotDictionaryData), m.number(dictionary, slotDictionaryID)
+	if data == 0 {
+		return errMessage
+	}
+	if err := m.checkVariadic(m.follow(data), c.words[id]); err != nil {
+		return err
+	}
+	delta := m.field(dictionary, slotDictionaryDelta)
+	return c.dictionaries.begin(id, delta != 0 && m[delta] == 1, int64(len(m)), body)
 }
 
 // flatbuf is a flatbuffer; positions in it count from its start.

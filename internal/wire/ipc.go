@@ -123,7 +123,8 @@ func WriteManifest(w io.Writer, files commit.Files) error {
 // EachFileIPC reads the file manifests of an Arrow IPC stream, such as the
 // copy in a task's status or what was sealed. Its input is untrusted; see EachFile.
 func EachFileIPC(in io.Reader, each func(commit.File) error) error {
-	r, err := ipc.NewReaderFromMessageReader(&streamed{in: in}, ipc.WithAllocator(NewLimitedAllocator()))
+	s := &streamed{in: in}
+	r, err := ipc.NewReaderFromMessageReader(s, ipc.WithAllocator(s.check.allocator()))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errManifest, err)
 	}
@@ -198,7 +199,8 @@ func (s *streamed) take(n int64) ([]byte, error) {
 // caller releases the reader; batches share raw's memory and are to be checked
 // (CheckBatch, DecodeManifest) before use.
 func NewIPCReader(raw []byte) (*ipc.Reader, error) {
-	return ipc.NewReaderFromMessageReader(&messages{rest: raw}, ipc.WithAllocator(NewLimitedAllocator()))
+	m := &messages{rest: raw}
+	return ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(m.check.allocator()))
 }
 
 // messages cuts a stream into messages and checks each, in place of the
@@ -248,7 +250,8 @@ func (m *messages) Message() (*ipc.Message, error) {
 // NewFlightReader reads an untrusted Flight stream like flight.NewRecordReader.
 // Batches are to be checked before use if they are used as raw memory.
 func NewFlightReader(s flight.DataStreamReader) (*flight.Reader, error) {
-	return flight.NewRecordReader(&checkedStream{DataStreamReader: s}, ipc.WithAllocator(NewLimitedAllocator()))
+	c := &checkedStream{DataStreamReader: s}
+	return flight.NewRecordReader(c, ipc.WithAllocator(c.check.allocator()))
 }
 
 type checkedStream struct {
@@ -260,7 +263,11 @@ type checkedStream struct {
 func (s *checkedStream) Recv() (*flight.FlightData, error) {
 	d, err := s.DataStreamReader.Recv()
 	if err == nil && len(d.GetDataHeader()) > 0 {
-		_, err = s.check.CheckMessage(d.GetDataHeader())
+		var body int64
+		body, err = s.check.CheckMessage(d.GetDataHeader())
+		if n := int64(len(d.GetDataBody())); err == nil && n > body {
+			err = s.check.dictionaries.take(n - max(body, 0)) // its header said less
+		}
 	}
 	if err != nil {
 		return nil, err
