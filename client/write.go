@@ -46,6 +46,8 @@ type Write struct {
 	id      string
 	context *WriteContext
 	status  WriteStatus
+	// asked: a commit was asked for, of which nobody said what came of it.
+	asked bool
 }
 
 // BeginWrite begins a write of a table, or gives the one that was begun under the
@@ -361,12 +363,15 @@ func (w *Write) wait(ctx context.Context, s WriteStatus) (commit.Report, error) 
 
 // untold is the report of a commit that was asked for and whose end nobody told. That a
 // call changed nothing says nothing of those before it, which may have sealed the write
-// though nobody heard of it: only a void handle shows that the write was open.
+// though nobody heard of it. Only a void handle shows that the write was open; it may be
+// sealed all the same by a commit that was asked for before and is still on its way.
 func (w *Write) untold(err error) commit.Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := commit.Report{JobID: w.id, Key: w.status.Key, State: commit.CommitUnknown}
-	if commit.CodeOf(err) == commit.CodeHandleVoid {
+	if commit.CodeOf(err) != commit.CodeHandleVoid {
+		w.asked = true
+	} else if !w.asked {
 		r.State = commit.CommitNone
 	}
 	return r

@@ -406,6 +406,24 @@ func TestACommitAfterOneThatNobodyHeardOf(t *testing.T) {
 	}
 }
 
+// Nor does it say so of one that may still be on its way.
+func TestAVoidHandleAfterACommitThatNobodyAnswered(t *testing.T) {
+	f := &writes{}
+	w := begin(t, f)
+	f.mu.Lock()
+	f.refuse = status.Error(codes.Internal, "the connection broke")
+	f.mu.Unlock()
+	if rep, err := w.Commit(t.Context(), []client.Handle{"h"}); err == nil || rep.State != commit.CommitUnknown {
+		t.Errorf("%+v, %v", rep, err)
+	}
+	f.mu.Lock()
+	f.refuse = nil
+	f.mu.Unlock()
+	if rep, err := w.Commit(t.Context(), []client.Handle{"bad"}); commit.CodeOf(err) != commit.CodeHandleVoid || rep.State != commit.CommitUnknown {
+		t.Errorf("%+v, %v", rep, err)
+	}
+}
+
 // What a scheduler answers is held against what it can be.
 func TestAnswersThatAreNone(t *testing.T) {
 	for name, change := range map[string]func(*openwrite.Answer){

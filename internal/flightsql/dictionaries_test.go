@@ -73,7 +73,7 @@ func TestDictionaryWithoutEnd(t *testing.T) {
 		<-done
 	})
 	e := flightsql.New(flightsql.Access{Name: "engine", URI: "grpc://" + l.Addr().String()})
-	defer e.Close() //nolint:errcheck // a connection
+	defer e.Close()
 	f := plan.SourceFile{Path: "endpoint 0", Endpoint: &plan.FlightEndpoint{Ticket: []byte("t")}}
 	s, err := e.Read(t.Context(), f, []plan.Column{{Name: "n", Type: "BIGINT"}}, false)
 	if err != nil {
