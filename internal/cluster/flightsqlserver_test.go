@@ -236,7 +236,8 @@ func TestServedFlightSQLSchemas(t *testing.T) {
 	columns := []string{
 		"true", "1::TINYINT", "1::SMALLINT", "1", "1::BIGINT", "1::UTINYINT", "1::USMALLINT", "1::UINTEGER", "1::UBIGINT", "1::FLOAT", "1::DOUBLE", "1.5",
 		"1::DECIMAL(38,3)", "'x'", "'x'::BLOB", "DATE '2026-01-01'", "TIME '10:00:00'", "TIMESTAMP '2026-01-01 00:00:00'", "'2026-01-01'::TIMESTAMP_S",
-		"'2026-01-01'::TIMESTAMP_MS", "'2026-01-01'::TIMESTAMP_NS", "[1, 2]", "[['x']]", "NULL::INTEGER",
+		"'2026-01-01'::TIMESTAMP_MS", "'2026-01-01'::TIMESTAMP_NS", "[1, 2]", "[['x']]", "NULL::INTEGER", "1::HUGEINT", "uuid()", "now()", "INTERVAL 1 DAY",
+		"{'a': 1, 'b \"c, d': 'x', 'e': {'f': [now()]}}", "MAP {'a': {'b': 1.5}}", "array_value(1, 2)", "'a'::ENUM('a', 'b)')", "'1'::JSON", "TIME_NS '10:00:00'",
 	}
 	query := "SELECT " + strings.Join(columns, ", ")
 	p, err := c.Prepare(t.Context(), query)
@@ -265,7 +266,7 @@ func TestServedFlightSQLSchemas(t *testing.T) {
 		t.Errorf("%v, %v", told, err)
 	}
 	// What only rows show isn't guessed.
-	for _, column := range []string{"{'a': 1}", "MAP {'a': 1}", "now()", "INTERVAL 1 DAY", "1::HUGEINT", "uuid()"} {
+	for _, column := range []string{"NULL", "[NULL]", "'101'::BIT", "1::UHUGEINT"} {
 		p, err := c.Prepare(t.Context(), "SELECT "+column+" AS x")
 		if err != nil {
 			t.Fatalf("%s: %v", column, err)

@@ -209,7 +209,7 @@ func (s *service) DoGetTables(ctx context.Context, c flightsql.GetTables) (*arro
 // has no columns here, so that the others can be listed.
 func (s *service) tableSchema(ctx context.Context, name string) ([]byte, error) {
 	resp, err := s.cfg.Scheduler.Execute(ctx, plainRequest("EXPLAIN SELECT * FROM "+name))
-	schema := schemaOfColumns(resp.GetColumns())
+	schema := schemaOfColumns(resp.GetColumns(), "")
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

@@ -139,7 +139,7 @@ func (s *service) schemaOf(ctx context.Context, st statement) (*arrow.Schema, er
 		return nil, err
 	}
 	if st.kind == query {
-		return schemaOfColumns(resp.GetColumns()), nil
+		return schemaOfColumns(resp.GetColumns(), r.GetTimeZone()), nil
 	}
 	rows, err := jobresult.Inline(resp.GetRowsIpc())
 	if err != nil {

@@ -2,6 +2,7 @@ package flightsqlserver
 
 import (
 	"context"
+	"maps"
 	"runtime/debug"
 	"slices"
 
@@ -11,56 +12,93 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/flight/flightsql/schema_ref"
 )
 
-// Values of information about the server, of the enumerations of Flight SQL.
+// Values of information about the server, of the enumerations of Flight SQL. Where
+// several may hold, a value is a set of bits.
 const (
-	caseInsensitive int32 = 1 // SQL_CASE_SENSITIVITY_CASE_INSENSITIVE
-	nullsLast       int32 = 3 // SQL_NULLS_SORTED_AT_END
-	noTransactions  int32 = 0
-	supported       int32 = 1
+	caseInsensitive int32 = 1
+	nullsLast       int32 = 3
+	none            int32 = 0
+	first           int32 = 1 << 0
+	second          int32 = 1 << 1
 )
 
-// registerInfo says what the server is, for clients that ask before they do anything.
-func (s *service) registerInfo() error {
-	version := "devel"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		version = info.Main.Version
+// infoValues are what the server is. Drivers ask for all that Flight SQL has before they do
+// anything, and some break on what is left out.
+var infoValues = map[flightsql.SqlInfo]any{
+	flightsql.SqlInfoFlightSqlServerName:                                 "Firn",
+	flightsql.SqlInfoFlightSqlServerArrowVersion:                         arrow.PkgVersion,
+	flightsql.SqlInfoFlightSqlServerTransaction:                          none,
+	flightsql.SqlInfoIdentifierCase:                                      caseInsensitive,
+	flightsql.SqlInfoQuotedIdentifierCase:                                caseInsensitive,
+	flightsql.SqlInfoIdentifierQuoteChar:                                 `"`,
+	flightsql.SqlInfoNullOrdering:                                        nullsLast,
+	flightsql.SqlInfoKeywords:                                            []string{"DESCRIBE", "EXPLAIN", "NAMESPACE", "SHOW", "SUMMARIZE"},
+	flightsql.SqlInfoNumericFunctions:                                    []string{"abs", "ceil", "floor", "ln", "mod", "power", "round", "sqrt"},
+	flightsql.SqlInfoStringFunctions:                                     []string{"concat", "length", "lower", "replace", "substring", "trim", "upper"},
+	flightsql.SqlInfoSystemFunctions:                                     []string{"coalesce", "nullif"},
+	flightsql.SqlInfoDateTimeFunctions:                                   []string{"date_part", "date_trunc", "now"},
+	flightsql.SqlInfoSearchStringEscape:                                  `\`,
+	flightsql.SqlInfoExtraNameChars:                                      "",
+	flightsql.SqlInfoSchemaTerm:                                          "namespace",
+	flightsql.SqlInfoCatalogTerm:                                         "catalog",
+	flightsql.SqlInfoProcedureTerm:                                       "procedure",
+	flightsql.SqlInfoSupportsConvert:                                     map[int32][]int32{},
+	flightsql.SqlInfoSupportedGroupBy:                                    first | second,
+	flightsql.SqlInfoSupportedGrammar:                                    first,
+	flightsql.SqlInfoANSI92SupportedLevel:                                first,
+	flightsql.SqlInfoOuterJoinsSupportLevel:                              second | 1<<2,
+	flightsql.SqlInfoSchemasSupportedActions:                             none,
+	flightsql.SqlInfoCatalogsSupportedActions:                            none,
+	flightsql.SqlInfoSupportedPositionedCommands:                         none,
+	flightsql.SqlInfoSupportedSubqueries:                                 first | second | 1<<2 | 1<<3,
+	flightsql.SqlInfoSupportedUnions:                                     first | second,
+	flightsql.SqlInfoDefaultTransactionIsolation:                         int64(0), // as the JDBC driver reads it
+	flightsql.SqlInfoSupportedTransactionsIsolationlevels:                first,
+	flightsql.SqlInfoSupportedResultSetTypes:                             second,
+	flightsql.SqlInfoSupportedConcurrenciesForResultSetUnspecified:       none,
+	flightsql.SqlInfoSupportedConcurrenciesForResultSetForwardOnly:       second,
+	flightsql.SqlInfoSupportedConcurrenciesForResultSetScrollSensitive:   none,
+	flightsql.SqlInfoSupportedConcurrenciesForResultSetScrollInsensitive: none,
+	flightsql.SqlInfoMaxStatementLen:                                     int64(maxStatement),
+}
+
+// infoYes, infoNo and infoAny are what holds, what doesn't, and what has no bound.
+var (
+	infoYes = []flightsql.SqlInfo{
+		flightsql.SqlInfoFlightSqlServerSql, flightsql.SqlInfoFlightSqlServerCancel, flightsql.SqlInfoFlightSqlServerBulkIngestion,
+		flightsql.SqlInfoDDLSchema, flightsql.SqlInfoDDLTable, flightsql.SqlInfoAllTablesAreASelectable, flightsql.SqlInfoSupportsColumnAliasing,
+		flightsql.SqlInfoNullPlusNullIsNull, flightsql.SqlInfoSupportsTableCorrelationNames, flightsql.SqlInfoSupportsExpressionsInOrderBy,
+		flightsql.SqlInfoSupportsOrderByUnrelated, flightsql.SqlInfoSupportsLikeEscapeClause, flightsql.SqlInfoSupportsNonNullableColumns,
+		flightsql.SqlInfoCatalogAtStart, flightsql.SqlInfoCorrelatedSubqueriesSupported,
 	}
-	all := map[flightsql.SqlInfo]any{
-		flightsql.SqlInfoFlightSqlServerName:                        "Firn",
-		flightsql.SqlInfoFlightSqlServerVersion:                     version,
-		flightsql.SqlInfoFlightSqlServerArrowVersion:                arrow.PkgVersion,
-		flightsql.SqlInfoFlightSqlServerReadOnly:                    false,
-		flightsql.SqlInfoFlightSqlServerSql:                         true,
-		flightsql.SqlInfoFlightSqlServerSubstrait:                   false,
-		flightsql.SqlInfoFlightSqlServerTransaction:                 noTransactions,
-		flightsql.SqlInfoFlightSqlServerCancel:                      true,
-		flightsql.SqlInfoFlightSqlServerBulkIngestion:               true,
-		flightsql.SqlInfoFlightSqlServerIngestTransactionsSupported: false,
-		flightsql.SqlInfoDDLCatalog:                                 false,
-		flightsql.SqlInfoDDLSchema:                                  true,
-		flightsql.SqlInfoDDLTable:                                   true,
-		flightsql.SqlInfoIdentifierCase:                             caseInsensitive,
-		flightsql.SqlInfoIdentifierQuoteChar:                        `"`,
-		flightsql.SqlInfoQuotedIdentifierCase:                       caseInsensitive,
-		flightsql.SqlInfoAllTablesAreASelectable:                    true,
-		flightsql.SqlInfoNullOrdering:                               nullsLast,
-		flightsql.SqlInfoKeywords:                                   []string{"DESCRIBE", "EXPLAIN", "NAMESPACE", "SHOW", "SUMMARIZE"},
-		flightsql.SqlInfoNumericFunctions:                           []string{"abs", "ceil", "floor", "ln", "mod", "power", "round", "sqrt"},
-		flightsql.SqlInfoStringFunctions:                            []string{"concat", "length", "lower", "replace", "substring", "trim", "upper"},
-		flightsql.SqlInfoSystemFunctions:                            []string{"coalesce", "nullif"},
-		flightsql.SqlInfoDateTimeFunctions:                          []string{"date_part", "date_trunc", "now"},
-		flightsql.SqlInfoSearchStringEscape:                         `\`,
-		flightsql.SqlInfoSupportsColumnAliasing:                     true,
-		flightsql.SqlInfoSchemaTerm:                                 "namespace",
-		flightsql.SqlInfoCatalogTerm:                                "catalog",
-		flightsql.SqlInfoCatalogAtStart:                             true,
-		flightsql.SqlInfoMaxStatementLen:                            int64(maxStatement),
-		flightsql.SqlInfoTransactionsSupported:                      false,
-		flightsql.SqlInfoSavePointsSupported:                        false,
-		flightsql.SqlInfoNamedParametersSupported:                   false,
-		flightsql.SqlInfoBatchUpdatesSupported:                      false,
-		flightsql.SqlInfoStoredProceduresSupported:                  false,
-		flightsql.SqlInfoSelectForUpdateSupported:                   false,
+	infoNo = []flightsql.SqlInfo{
+		flightsql.SqlInfoFlightSqlServerReadOnly, flightsql.SqlInfoFlightSqlServerSubstrait, flightsql.SqlInfoFlightSqlServerIngestTransactionsSupported,
+		flightsql.SqlInfoDDLCatalog, flightsql.SqlInfoSupportsDifferentTableCorrelationNames, flightsql.SqlInfoSupportsIntegrityEnhancementFacility,
+		flightsql.SqlInfoSelectForUpdateSupported, flightsql.SqlInfoStoredProceduresSupported, flightsql.SqlInfoMaxRowSizeIncludesBlobs,
+		flightsql.SqlInfoTransactionsSupported, flightsql.SqlInfoDataDefinitionCausesTransactionCommit, flightsql.SqlInfoDataDefinitionsInTransactionsIgnored,
+		flightsql.SqlInfoBatchUpdatesSupported, flightsql.SqlInfoSavePointsSupported, flightsql.SqlInfoNamedParametersSupported,
+		flightsql.SqlInfoLocatorsUpdateCopy, flightsql.SqlInfoStoredFunctionsUsingCallSyntaxSupported,
+	}
+	infoAny = []flightsql.SqlInfo{
+		flightsql.SqlInfoMaxBinaryLiteralLen, flightsql.SqlInfoMaxCharLiteralLen, flightsql.SqlInfoMaxColumnNameLen, flightsql.SqlInfoMaxColumnsInGroupBy,
+		flightsql.SqlInfoMaxColumnsInIndex, flightsql.SqlInfoMaxColumnsInOrderBy, flightsql.SqlInfoMaxColumnsInSelect, flightsql.SqlInfoMaxColumnsInTable,
+		flightsql.SqlInfoMaxConnections, flightsql.SqlInfoMaxCursorNameLen, flightsql.SqlInfoMaxIndexLen, flightsql.SqlInfoDBSchemaNameLen,
+		flightsql.SqlInfoMaxProcedureNameLen, flightsql.SqlInfoMaxCatalogNameLen, flightsql.SqlInfoMaxRowSize, flightsql.SqlInfoMaxStatements,
+		flightsql.SqlInfoMaxTableNameLen, flightsql.SqlInfoMaxTablesInSelect, flightsql.SqlInfoMaxUsernameLen,
+	}
+)
+
+// registerInfo says what the server is.
+func (s *service) registerInfo() error {
+	all := maps.Clone(infoValues)
+	all[flightsql.SqlInfoFlightSqlServerVersion] = "devel"
+	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
+		all[flightsql.SqlInfoFlightSqlServerVersion] = build.Main.Version
+	}
+	for value, ids := range map[any][]flightsql.SqlInfo{true: infoYes, false: infoNo, int64(0): infoAny} {
+		for _, id := range ids {
+			all[id] = value
+		}
 	}
 	for id, value := range all {
 		if err := s.RegisterSqlInfo(id, value); err != nil {

@@ -319,7 +319,7 @@ func TestPrepared(t *testing.T) {
 		t.Error(err)
 	}
 	for sql, want := range map[string]string{
-		"SELECT 1":                      "[n: type=int64, nullable, d: type=list<item: decimal(18, 2), nullable>, nullable]",
+		"SELECT 1":                      "[n: type=int64, nullable, d: type=list<l: decimal(18, 2), nullable>, nullable]",
 		"SHOW CATALOGS":                 "[catalog: type=utf8, nullable]",
 		"EXPLAIN ANALYZE " + insert:     "[plan: type=utf8, nullable]",
 		"SELECT * FROM flight_sql('e')": "",

@@ -1,6 +1,7 @@
 package flightsqlserver
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -18,15 +19,23 @@ var plain = map[string]arrow.DataType{
 	"VARCHAR": arrow.BinaryTypes.String, "BLOB": arrow.BinaryTypes.Binary,
 	"DATE": arrow.FixedWidthTypes.Date32, "TIME": arrow.FixedWidthTypes.Time64us,
 	"TIMESTAMP": &arrow.TimestampType{Unit: arrow.Microsecond}, "TIMESTAMP_S": &arrow.TimestampType{Unit: arrow.Second},
+	"HUGEINT": &arrow.Decimal128Type{Precision: 38}, "UUID": arrow.BinaryTypes.String, "JSON": arrow.BinaryTypes.String,
+	"INTERVAL": arrow.FixedWidthTypes.MonthDayNanoInterval, "TIME_NS": arrow.FixedWidthTypes.Time64ns,
 	"TIMESTAMP_MS": &arrow.TimestampType{Unit: arrow.Millisecond}, "TIMESTAMP_NS": &arrow.TimestampType{Unit: arrow.Nanosecond},
 }
 
-// schemaOfColumns is the schema of rows with these columns; nil when there is a type
-// among them whose form only the rows show.
-func schemaOfColumns(columns []*firnpb.ResultColumn) *arrow.Schema {
+// maxType is the longest text of a type that is read, in bytes.
+const maxType = 10_000
+
+// schemaOfColumns is the schema of rows with these columns in a session's time zone;
+// nil when there is a type among them whose form only the rows show.
+func schemaOfColumns(columns []*firnpb.ResultColumn, zone string) *arrow.Schema {
 	fields := make([]arrow.Field, len(columns))
 	for i, c := range columns {
-		t := typeOf(c.GetType())
+		if len(c.GetType()) > maxType {
+			return nil
+		}
+		t := typeOf(c.GetType(), zone)
 		if t == nil {
 			return nil
 		}
@@ -35,25 +44,101 @@ func schemaOfColumns(columns []*firnpb.ResultColumn) *arrow.Schema {
 	return arrow.NewSchema(fields, nil)
 }
 
-func typeOf(text string) arrow.DataType {
+// typeOf reads a type as DuckDB writes it; nil for one that isn't known.
+func typeOf(text, zone string) arrow.DataType {
 	if t := plain[text]; t != nil {
 		return t
 	}
-	if element, ok := strings.CutSuffix(text, "[]"); ok {
-		if t := typeOf(element); t != nil {
-			return arrow.ListOf(t)
-		}
-		return nil
+	if text == "TIMESTAMP WITH TIME ZONE" {
+		return &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: cmp.Or(zone, "UTC")}
 	}
-	digits, ok := strings.CutPrefix(text, "DECIMAL(")
+	if i := strings.LastIndexByte(text, '['); i > 0 && strings.HasSuffix(text, "]") {
+		return listOf(typeOf(text[:i], zone), text[i+1:len(text)-1])
+	}
+	name, inside, ok := strings.Cut(strings.TrimSuffix(text, ")"), "(")
 	if !ok {
 		return nil
 	}
-	p, s, _ := strings.Cut(strings.TrimSuffix(digits, ")"), ",")
-	precision, err := strconv.Atoi(p)
-	scale, err2 := strconv.Atoi(s)
-	if err != nil || err2 != nil {
+	parts := split(inside)
+	switch {
+	case name == "ENUM":
+		return arrow.BinaryTypes.String
+	case name == "STRUCT":
+		return structOf(parts, zone)
+	case name == "MAP" && len(parts) == 2:
+		if k, v := typeOf(parts[0], zone), typeOf(parts[1], zone); k != nil && v != nil {
+			return arrow.MapOf(k, v)
+		}
+	case name == "DECIMAL" && len(parts) == 2:
+		precision, err := strconv.Atoi(parts[0])
+		scale, err2 := strconv.Atoi(parts[1])
+		if err == nil && err2 == nil {
+			return &arrow.Decimal128Type{Precision: int32(precision), Scale: int32(scale)}
+		}
+	}
+	return nil
+}
+
+func listOf(element arrow.DataType, size string) arrow.DataType {
+	if element == nil {
 		return nil
 	}
-	return &arrow.Decimal128Type{Precision: int32(precision), Scale: int32(scale)}
+	if size == "" {
+		return arrow.ListOfField(arrow.Field{Name: "l", Type: element, Nullable: true})
+	}
+	n, err := strconv.Atoi(size)
+	if err != nil || n <= 0 {
+		return nil
+	}
+	return arrow.FixedSizeListOfField(int32(n), arrow.Field{Type: element, Nullable: true})
+}
+
+func structOf(parts []string, zone string) arrow.DataType {
+	fields := make([]arrow.Field, len(parts))
+	for i, p := range parts {
+		name, text, ok := strings.Cut(p, " ")
+		if strings.HasPrefix(p, `"`) {
+			end := 1
+			for ; end < len(p); end++ {
+				if p[end] != '"' {
+					continue
+				}
+				if end++; end == len(p) || p[end] != '"' {
+					break
+				}
+			}
+			if end < 2 || p[end-1] != '"' {
+				return nil
+			}
+			name, text, ok = strings.ReplaceAll(p[1:end-1], `""`, `"`), strings.TrimPrefix(p[end:], " "), true
+		}
+		t := typeOf(text, zone)
+		if !ok || t == nil {
+			return nil
+		}
+		fields[i] = arrow.Field{Name: name, Type: t, Nullable: true}
+	}
+	return arrow.StructOf(fields...)
+}
+
+// split cuts at commas outside of brackets and quotes.
+func split(text string) (parts []string) {
+	depth, quote, from := 0, rune(0), 0
+	for i, c := range text {
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '(' || c == '[':
+			depth++
+		case c == ')' || c == ']':
+			depth--
+		case c == ',' && depth == 0:
+			parts, from = append(parts, strings.TrimSpace(text[from:i])), i+1
+		}
+	}
+	return append(parts, strings.TrimSpace(text[from:]))
 }
