@@ -1,0 +1,60 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/firn-project/firn/integration/process"
+)
+
+// TestFlightSQLClient: ADBC's Flight SQL driver, which nobody here wrote, runs
+// statements, keys, errors, bulk loads, metadata and cancels against processes.
+func TestFlightSQLClient(t *testing.T) {
+	dir := t.TempDir()
+	at := filepath.Join(dir, "s")
+	token := func(role string) string {
+		r := process.Run(t.Context(), t, "token", "create", "--dir", at, "--role", role, "--name", role, "-o", "json")
+		var made struct{ Token string }
+		if err := json.Unmarshal([]byte(r.Stdout), &made); err != nil || r.Code != 0 || made.Token == "" {
+			t.Fatalf("%v: %s%s", err, r.Stdout, r.Stderr)
+		}
+		return made.Token
+	}
+	mine, theirs := token("client"), filepath.Join(dir, "executor.token")
+	if err := os.WriteFile(theirs, []byte(token("executor")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := process.Start(t, "scheduler", "--dir", at, "--listen", "127.0.0.1:0", "--flight-sql-listen", "127.0.0.1:0")
+	process.Start(t, "executor", "--server", s.Address, "--dir", filepath.Join(dir, "e"), "--slots", "2", "--memory", "512MiB", "--token-file", theirs)
+
+	var out bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), python(t), "flightsql_client.py", "grpc://"+s.Ready["flight_sql"].(string), mine)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	t.Logf("%s", out.String())
+	if err != nil {
+		t.Fatalf("flightsql_client.py: %v", err)
+	}
+	// What was cancelled there has stopped here.
+	file := filepath.Join(dir, "client.token")
+	if err := os.WriteFile(file, []byte(mine), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		r := process.Run(t.Context(), t, "job", "list", "--server", s.Address, "--token-file", file, "-o", "json")
+		if r.Code == 0 && strings.Count(r.Stdout, `"cancelled"`) == 1 && !strings.Contains(r.Stdout, `"running"`) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("jobs: %s%s", r.Stdout, r.Stderr)
+		}
+	}
+}
