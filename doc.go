@@ -15,6 +15,7 @@
 //	scheduler/cached    cached frames, a pure state machine
 //	scheduler           the service around it
 //	scheduler/committer one owner a table: carries the commit machine's effects out
+//	scheduler/rest      REST; scheduler/flightsqlserver is the door for Flight SQL clients
 //	scheduler/writes    the open write protocol, for executors of other engines
 //	executor            task slots; executor/engine runs queries, executor/shuffle moves rows
 //	sinks               Arrow batches to data files and file manifests

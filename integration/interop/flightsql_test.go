@@ -43,6 +43,18 @@ func TestFlightSQLClient(t *testing.T) {
 	if err != nil {
 		t.Fatalf("flightsql_client.py: %v", err)
 	}
+	// The program of the how-to page.
+	page, err := os.ReadFile("../../docs/how-to/flight-sql-clients.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, _ := strings.Cut(string(page), "```python file=load.py\n")
+	program, _, _ = strings.Cut(program, "```")
+	cmd = exec.CommandContext(t.Context(), python(t), "-c", strings.ReplaceAll(program, "127.0.0.1:7352", s.Ready["flight_sql"].(string)))
+	cmd.Env = append(os.Environ(), "FIRN_TOKEN="+mine)
+	if raw, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(raw), "1 row") || !strings.Contains(string(raw), "[[42]]") {
+		t.Errorf("the page's program: %v\n%s", err, raw)
+	}
 	// What was cancelled there has stopped here.
 	file := filepath.Join(dir, "client.token")
 	if err := os.WriteFile(file, []byte(mine), 0o600); err != nil {
