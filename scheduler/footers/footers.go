@@ -40,6 +40,8 @@ const (
 	parallel = 16
 	// tail is how much is read of a file's end at first: most footers fit.
 	tail = 16 << 10
+	// largeTime is how long a footer may be read that others wait for memory behind.
+	largeTime = time.Minute
 )
 
 // Check looks at the files of a unit. The error has a reason (validation) when a
@@ -143,7 +145,7 @@ func (c *Checker) footer(ctx context.Context, o objstore.Object, use func(raw []
 		return errors.New("it is too short for one"), nil
 	}
 	end := make([]byte, min(o.Size(), tail))
-	if err := readAt(o, end, o.Size()-int64(len(end))); err != nil {
+	if err := readAt(ctx, o, end, o.Size()-int64(len(end))); err != nil {
 		return nil, err
 	}
 	n, why := footer.Length(end, o.Size())
@@ -158,19 +160,29 @@ func (c *Checker) footer(ctx context.Context, o objstore.Object, use func(raw []
 		return nil, err
 	}
 	defer c.memory.Release(n)
+	ctx, cancel := context.WithTimeoutCause(ctx, largeTime, errSlow)
+	defer cancel()
 	raw = make([]byte, n)
-	if err := readAt(o, raw, o.Size()-footer.Trailer-n); err != nil {
+	if err := readAt(ctx, o, raw, o.Size()-footer.Trailer-n); err != nil {
 		return nil, err
 	}
 	return use(raw), nil
 }
 
-// readAt reads all of p. A file that ends too early was cut while it was read, and
-// is looked at again.
-func readAt(o objstore.Object, p []byte, off int64) error {
+var errSlow = fmt.Errorf("the store didn't give it within %s", largeTime)
+
+// readAt reads all of p, unless ctx ends. A file that ends too early was cut while it
+// was read, and is looked at again.
+func readAt(ctx context.Context, o objstore.Object, p []byte, off int64) error {
+	// Only its end ends an object's reads.
+	stop := context.AfterFunc(ctx, func() { _ = o.Close() })
+	defer stop()
 	n, err := o.ReadAt(p, off)
-	if n == len(p) {
+	switch {
+	case n == len(p):
 		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
 	return err
 }

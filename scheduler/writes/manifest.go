@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"golang.org/x/sync/errgroup"
@@ -234,11 +235,23 @@ func (s *Service) derive(ctx context.Context, w Write, m *manifest) error {
 					err = m.refuse(m.rows[i].Path, "files are whole Parquet files", fmt.Sprint("its footer can't be read: ", p))
 				}
 			}()
-			m.files[i], err = derive(ctx, store, m.attempt, m.rows[i])
+			ctx, cancel := context.WithTimeoutCause(ctx, s.handInTime, slowStore(m.rows[i].Path, s.handInTime))
+			defer cancel()
+			if m.files[i], err = derive(ctx, store, m.attempt, m.rows[i]); err != nil && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
 			return err
 		})
 	}
 	return g.Wait()
+}
+
+// slowStore is the error of a store that keeps others from handing in.
+func slowStore(path string, limit time.Duration) error {
+	return &commit.Error{
+		Code: commit.CodeStorage, Op: "read the footer of", Object: path, Cause: fmt.Errorf("the store didn't give it within %s", limit),
+		Tried: "nothing was handed in",
+	}
 }
 
 // record is the manifest as the journal keeps it.

@@ -28,7 +28,8 @@ const (
 	// handInsAtOnce is how many manifests are taken at the same time, from their stream
 	// to the journal: each takes memory.
 	handInsAtOnce = 16
-	// handInTime is how long a worker may take to send one when it has a place.
+	// handInTime is how long a worker may take to send one when it has a place, and the
+	// store over one of its files.
 	handInTime = 2 * time.Minute
 )
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -113,4 +114,33 @@ func TestATableIsBoundOnce(t *testing.T) {
 	if err != nil || b.tables.Load() != 1 || b.files.Load() != 3 || len(m.files) != 3 || m.files[2].Path != "x/a-3" {
 		t.Errorf("%d tables for %d files: %v, %v", b.tables.Load(), b.files.Load(), m.files, err)
 	}
+}
+
+// silent is a store that doesn't answer.
+type silent struct{}
+
+func (silent) For(plan.Pinned) (func(context.Context, objstore.Store, string, openwrite.PathsRow) (commit.File, error), error) {
+	return func(ctx context.Context, _ objstore.Store, _ string, _ openwrite.PathsRow) (commit.File, error) {
+		<-ctx.Done()
+		return commit.File{}, ctx.Err()
+	}, nil
+}
+
+// TestAStoreThatDoesNotAnswer: whoever hands in files of it leaves the place to others
+// after a while.
+func TestAStoreThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{}
+		s := New(Parts{Host: w, Journal: w, Deriver: silent{}, Logger: slog.New(slog.DiscardHandler)})
+		w.s = s
+		batch := onlyPaths(t, "x/a-1", "x/a-2")
+		defer batch.Release()
+		messages := messagesOf(t, batch)
+		messages[0].FlightDescriptor = &flight.FlightDescriptor{Path: []string{openwrite.DescriptorManifest, "w", "a"}}
+		began := time.Now()
+		_, err := s.handIn(&stream{ctx: t.Context(), messages: messages})
+		if took := time.Since(began); commit.CodeOf(err) != commit.CodeStorage || took > handInTime || len(s.slots) != 0 {
+			t.Errorf("%v after %s; %d places are taken", err, took, len(s.slots))
+		}
+	})
 }
