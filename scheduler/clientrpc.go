@@ -241,7 +241,8 @@ func (s *Scheduler) find(ctx context.Context, r *firnpb.JobRequest) (*job, *firn
 	} else if j != nil {
 		return j, nil, nil
 	}
-	rec, err := journal.Job{}, error(nil)
+	var rec journal.Job
+	var err error
 	if id != "" {
 		rec, err = s.journal.Job(ctx, id)
 	} else {
