@@ -28,7 +28,7 @@ const (
 // What to do about what is too large.
 const (
 	smallerBatches = "Have the engine send smaller batches."
-	plainColumns   = "Cast the columns with dictionaries to plain types in the engine's query."
+	orPlainOnes    = smallerBatches + " Cast columns with dictionaries to plain types in its query."
 )
 
 var errIdle = errors.New("the stream gave nothing")
@@ -232,8 +232,8 @@ func (s *Stream) Next(ctx context.Context) (_ arrow.RecordBatch, err error) {
 			switch {
 			case tooLarge(err):
 				code, hint = commit.CodeFlightTooLarge, smallerBatches
-			case errors.Is(err, wire.ErrDictionaries):
-				code, hint = commit.CodeFlightTooLarge, plainColumns
+			case errors.Is(err, wire.ErrTooLarge):
+				code, hint = commit.CodeFlightTooLarge, orPlainOnes
 			}
 			if cause := wire.Ended(s.ctx); cause != nil && !errors.Is(cause, errIdle) {
 				err = cause

@@ -11,15 +11,15 @@ import (
 // An allocation above MaxMessage panics, which Arrow's readers make an error.
 func NewLimitedAllocator() memory.Allocator { return limited{Allocator: memory.DefaultAllocator} }
 
-// allocator is NewLimitedAllocator for the reader of the stream that c checks. What
-// dictionaries are decompressed to counts as theirs.
+// allocator is NewLimitedAllocator for the reader of the stream that c checks: what
+// dictionaries and batches are decompressed to is bounded together.
 func (c *Checker) allocator() memory.Allocator {
-	return limited{memory.DefaultAllocator, &c.dictionaries}
+	return limited{memory.DefaultAllocator, &c.memory}
 }
 
 type limited struct {
 	memory.Allocator
-	dictionaries *dictionaries // nil: none are counted
+	of *readerMemory // nil: what is taken isn't added up
 }
 
 func (l limited) Allocate(size int) []byte {
@@ -34,10 +34,10 @@ func (l limited) Reallocate(size int, b []byte) []byte {
 
 func (l limited) check(size int) {
 	if size < 0 || size > MaxMessage {
-		panic(fmt.Errorf("a buffer of %d bytes is larger than the %d that are allowed", size, MaxMessage))
+		panic(fmt.Errorf("%w: a buffer of %d bytes, and %d are allowed", ErrTooLarge, size, MaxMessage))
 	}
-	if l.dictionaries != nil {
-		if err := l.dictionaries.take(int64(size)); err != nil {
+	if l.of != nil {
+		if err := l.of.take(int64(size)); err != nil {
 			panic(err)
 		}
 	}

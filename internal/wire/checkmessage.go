@@ -45,10 +45,9 @@ type Checker struct {
 	begun bool
 	// views is how many columns of views a batch has, nested ones as well; words is
 	// the same of a dictionary's values, by the dictionary's id.
-	views int
-	words map[uint64]int
-	// dictionaries is what they take: a stream may send more of them without end.
-	dictionaries dictionaries
+	views  int
+	words  map[uint64]int
+	memory readerMemory
 }
 
 // CheckMessage checks the lengths in the metadata of the next message and gives
@@ -79,13 +78,14 @@ func (c *Checker) CheckMessage(header []byte) (body int64, err error) {
 	if at == 0 {
 		return 0, errMessage
 	}
+	if m[kind] == headerDictionary {
+		return body, c.checkDictionary(m, m.follow(at), body)
+	}
+	c.memory.other()
 	switch m[kind] {
 	case headerSchema:
 	case headerBatch:
-		c.dictionaries.end()
 		return body, m.checkVariadic(m.follow(at), c.views)
-	case headerDictionary:
-		return body, c.checkDictionary(m, m.follow(at), body)
 	default:
 		return body, nil
 	}
@@ -111,7 +111,7 @@ func (c *Checker) checkDictionary(m flatbuf, dictionary int, body int64) error {
 		return err
 	}
 	delta := m.field(dictionary, slotDictionaryDelta)
-	return c.dictionaries.begin(id, delta != 0 && m[delta] == 1, int64(len(m)), body)
+	return c.memory.dictionary(id, delta != 0 && m[delta] == 1, int64(len(m)), body)
 }
 
 // flatbuf is a flatbuffer; positions in it count from its start.

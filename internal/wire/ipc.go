@@ -266,7 +266,7 @@ func (s *checkedStream) Recv() (*flight.FlightData, error) {
 		var body int64
 		body, err = s.check.CheckMessage(d.GetDataHeader())
 		if n := int64(len(d.GetDataBody())); err == nil && n > body {
-			err = s.check.dictionaries.take(n - max(body, 0)) // its header said less
+			err = s.check.memory.keep(n - max(body, 0)) // its header said less
 		}
 	}
 	if err != nil {

@@ -101,7 +101,7 @@ func TestDictionariesWithoutEnd(t *testing.T) {
 		"replacements":      {first: small[:3], again: small[1:2], most: 1 << 20},
 		"compressed deltas": {first: packed[:2], again: packed[3:4], most: 10},
 	} {
-		if _, err := readFlight(s); !errors.Is(err, wire.ErrDictionaries) || s.given >= s.most {
+		if _, err := readFlight(s); !errors.Is(err, wire.ErrTooLarge) || s.given >= s.most {
 			t.Errorf("%s: %v after %d messages", name, err, s.given)
 		}
 	}
@@ -117,6 +117,31 @@ func TestDictionariesWithoutEnd(t *testing.T) {
 			if _, err := c.CheckMessage(m.GetDataHeader()); err != nil {
 				t.Fatalf("deltas with batches: %v after %d", err, i)
 			}
+		}
+	}
+}
+
+// TestSmallCompressedBatch: a few bytes that say that they are many are refused for all
+// columns of a batch together.
+func TestSmallCompressedBatch(t *testing.T) {
+	values := array.NewInt64Builder(memory.DefaultAllocator)
+	values.AppendValues(make([]int64, wire.MaxMessage/8/4), nil)
+	column := values.NewInt64Array()
+	for columns, want := range map[int]error{3: nil, 5: wire.ErrTooLarge} {
+		var fields []arrow.Field
+		var all []arrow.Array
+		for range columns {
+			fields, all = append(fields, arrow.Field{Name: "c", Type: column.DataType()}), append(all, column)
+		}
+		schema := arrow.NewSchema(fields, nil)
+		var out sent
+		w := flight.NewRecordWriter(&out, ipc.WithSchema(schema), ipc.WithZstd())
+		if err := errors.Join(w.Write(array.NewRecordBatch(schema, all, int64(column.Len()))), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		n, err := readFlight(&stream{first: out, again: out[1:], most: 2})
+		if !errors.Is(err, want) || want == nil && n != 1 {
+			t.Errorf("%d columns in %d bytes: %v", columns, len(out[1].GetDataBody()), err)
 		}
 	}
 }
