@@ -494,8 +494,3 @@ func (s *Scheduler) cancelJob(j *job) string {
 }
 
 var _ firnpb.ClientServiceServer = (*Scheduler)(nil)
-
-// wireSession reads a session from a request.
-func wireSession(p *firnpb.Session) plan.Session {
-	return plan.Session{Catalog: p.GetCatalog(), Namespace: p.GetNamespace()}
-}

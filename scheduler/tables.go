@@ -188,3 +188,8 @@ func planRows(text string) ([]byte, error) {
 	}
 	return resultRows(res)
 }
+
+// wireSession reads a session from a request.
+func wireSession(p *firnpb.Session) plan.Session {
+	return plan.Session{Catalog: p.GetCatalog(), Namespace: p.GetNamespace()}
+}
