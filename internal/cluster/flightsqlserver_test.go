@@ -15,6 +15,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/flight/flightsql"
 	_ "github.com/apache/arrow-go/v18/arrow/flight/flightsql/driver"
+	pb "github.com/apache/arrow-go/v18/arrow/flight/gen/flight"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,6 +24,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/cluster"
@@ -225,9 +229,59 @@ func TestServedFlightSQLIngest(t *testing.T) {
 	if _, err := c.ExecuteIngest(t.Context(), rows(), to(`none"; DROP TABLE lake.a."T 1`, 0, 0)); commit.CodeOf(wire.FromStatus(err)) != commit.CodeTableNotFound {
 		t.Errorf("no such table: %v", err)
 	}
+	// A stream that breaks off commits nothing.
+	leaving, leave := context.WithCancel(t.Context())
+	r := rows()
+	if _, err := c.ExecuteIngest(leaving, breaking{r, leave}, appendTo); err == nil {
+		t.Error("a stream that broke off was taken")
+	}
+	// Neither does one with something that isn't Arrow behind good rows.
+	cmd, err := anypb.New(&pb.CommandStatementIngest{Table: "T 1", Catalog: &lake, Schema: &ns, TableDefinitionOptions: appendTo.TableDefinitionOptions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := proto.Marshal(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put, err := c.Client.DoPut(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := flight.NewRecordWriter(put, ipc.WithSchema(schema))
+	w.SetFlightDescriptor(&flight.FlightDescriptor{Type: flight.DescriptorCMD, Cmd: raw})
+	good := rows()
+	good.Next()
+	if err := w.Write(good.RecordBatch()); err != nil {
+		t.Fatal(err)
+	}
+	if err := put.Send(&flight.FlightData{DataHeader: []byte("no Arrow")}); err != nil {
+		t.Fatal(err)
+	}
+	_ = put.CloseSend()
+	for err == nil {
+		_, err = put.Recv()
+	}
+	if commit.CodeOf(wire.FromStatus(err)) != commit.CodeBadRequest {
+		t.Errorf("no Arrow: %v", err)
+	}
 	if got := numbers(t, c, `SELECT sum(n)::BIGINT FROM lake.a."T 1"`); got[0] != 999*1000 {
 		t.Errorf("%v", got)
 	}
+}
+
+// breaking leaves when its first batch was taken.
+type breaking struct {
+	array.RecordReader
+	leave func()
+}
+
+func (b breaking) Next() bool {
+	if b.RecordReader.Next() {
+		return true
+	}
+	b.leave()
+	return false
 }
 
 // What is told of a query's schema before it runs is what its rows have.

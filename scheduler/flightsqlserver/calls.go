@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
@@ -106,7 +107,27 @@ func told(err error) error {
 			s.Message += ". " + strings.TrimSuffix(strings.ToValidUTF8(more, "\uFFFD"), ".")
 		}
 	}
+	if s.Message = shortened(s.GetMessage()); proto.Size(s) > maxDetails {
+		s.Details = nil
+	}
 	return status.FromProto(s).Err()
+}
+
+// A status goes out as headers, of which gRPC for Java takes 8 KiB in all: more would
+// reach its callers as a fault of the connection, whatever the error says.
+const (
+	maxMessage = 1500
+	maxDetails = 3500
+)
+
+// shortened leaves out of the middle of a text what is too much: what it is about
+// stands at its begin, code and hint at its end.
+func shortened(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	const head = 500
+	return strings.ToValidUTF8(text[:head]+" … "+text[len(text)-(maxMessage-head-5):], "")
 }
 
 // passwordAsToken takes a token that comes as the password of a user of any name, as

@@ -18,7 +18,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/flight/flightsql"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -56,6 +58,21 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 	if _, err := c.Client.AuthenticateBasicToken(t.Context(), "anybody", "bad"); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("bad password: %v", err)
+	}
+}
+
+// Long errors reach clients that take few headers, with their begin, code and hint.
+func TestLongErrors(t *testing.T) {
+	f := &fake{refuse: &commit.Error{Code: commit.CodeSQLRefused, Op: "bind query", Object: "§", Cause: errors.New(strings.Repeat("é", 50_000)), Hint: "Do this."}}
+	address := serve(t, f, nil)
+	c, err := flightsql.NewClient(address, nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithMaxHeaderListSize(8<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.Execute(t.Context(), "SELECT 1")
+	if text := status.Convert(err).Message(); status.Code(err) != codes.InvalidArgument || !strings.HasPrefix(text, "bind query §") || !strings.HasSuffix(text, "[FIRN-1002]. Do this") {
+		t.Errorf("%.2000v", err)
 	}
 }
 
