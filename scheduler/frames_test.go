@@ -307,6 +307,47 @@ func TestTwoReadersOfALostPiece(t *testing.T) {
 	wantState(t, h.wait(id), graph.Succeeded, commit.CommitNone)
 }
 
+// TestAPieceThatIsNotHeldIsNotRead: a task that is to read a piece which its job doesn't
+// hold isn't launched, and runs when the job holds it.
+func TestAPieceThatIsNotHeldIsNotRead(t *testing.T) {
+	h := start(t, bindFrames)
+	stop := newStop()
+	var e *fakeExecutor
+	e = startExecutor(t, h.s, executorOptions{id: "e1", slots: 1, task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+		if q, ok := n.(*plan.Query); ok && len(q.Sources) > 0 && q.Sources[0].Frame != nil {
+			stop.wait()
+		}
+		return e.succeed(d, n)
+	}})
+	frame, _ := h.cacheIt("")
+	first := h.submit(&firnpb.ExecuteRequest{Sql: "FROM " + frame})
+	receive(t, stop.arrived, "task that reads")
+	id := h.submit(&firnpb.ExecuteRequest{Sql: "FROM " + frame}) // its task waits for the slot
+	h.waitUntil(id, func(st *firnpb.JobStatus) bool {
+		return len(st.GetStages()) == 2 && st.GetStages()[0].GetTasksDone() == parts
+	})
+	must(t, h.s.loop.call(t.Context(), func() {
+		j, on := h.s.state.jobs[id], h.s.state.executors["e1"]
+		run := j.queue[0]
+		j.queue = nil
+		if lost := h.s.notHeld(j, run.Inputs); lost != nil || len(run.Inputs) != parts {
+			t.Errorf("%+v of %+v isn't held", lost, run.Inputs)
+		}
+		run.Inputs = slices.Clone(run.Inputs)
+		run.Inputs[1].Attempt = nameOf(cached.Piece{Attempt: "a-another"})
+		before := len(h.s.state.attempts)
+		if l := h.s.launch(on, j, run, false); l != nil || len(h.s.state.attempts) != before || len(on.running) != 1 {
+			t.Errorf("launched: %+v", l)
+		}
+		if len(j.queue) != 1 {
+			t.Errorf("%d tasks wait", len(j.queue))
+		}
+	}))
+	close(stop.release)
+	wantState(t, h.wait(first), graph.Succeeded, commit.CommitNone)
+	wantState(t, h.wait(id), graph.Succeeded, commit.CommitNone)
+}
+
 // TestAFrameThatCantBeBuiltAgain fails its readers with the reason, and is there to be
 // tried again.
 func TestAFrameThatCantBeBuiltAgain(t *testing.T) {
