@@ -70,3 +70,17 @@ func TestFlightSQLClient(t *testing.T) {
 		}
 	}
 }
+
+// TestFlightSQLOfDev: `firn dev` says where Flight SQL clients connect.
+func TestFlightSQLOfDev(t *testing.T) {
+	s := process.Start(t, "dev", "--dir", t.TempDir(), "--listen", "127.0.0.1:0", "-o", "json")
+	const program = `
+import sys, adbc_driver_flightsql.dbapi as flightsql
+with flightsql.connect("grpc://" + sys.argv[1], autocommit=True) as c, c.cursor() as cursor:
+    cursor.execute("SELECT 6 * 7")
+    print(cursor.fetchall())
+`
+	if raw, err := exec.CommandContext(t.Context(), python(t), "-c", program, s.Ready["flight_sql"].(string)).CombinedOutput(); err != nil || string(raw) != "[(42,)]\n" {
+		t.Errorf("%v: %s", err, raw)
+	}
+}

@@ -90,6 +90,7 @@ func TestBadFiles(t *testing.T) {
 		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, cache, catalogs, commit, create_catalog, delta, dir, dispatch, executors, flight_sql, http, journal, listen, parked, planning, results, sources, speculation, sweep, tls",
 		"sources: {local: {alow: []}}":                   "unknown key sources.local.alow; did you mean allow?",
 		lake + ", warehose: z}}":                         "unknown key catalogs.lake.warehose; did you mean warehouse?",
+		"flight_sql: {listen: here}":                     "flight_sql.listen: ",
 		"parked: {retention: -1s}":                       "parked.retention: -1s: want more than 0",
 		"writes: {ttl: -1s}":                             "writes.ttl: want more than 0",
 		"writes: {ttl: 2h, max_age: 1h}":                 "writes.ttl: 2h0m0s: want at most writes.max_age, 1h0m0s",
