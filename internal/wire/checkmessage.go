@@ -27,6 +27,7 @@ const (
 	slotDictionaryData  = 6
 	slotDictionaryDelta = 8
 	slotBatchBuffers    = 8
+	slotBatchCompressed = 10
 	slotBatchVariadic   = 12
 
 	headerSchema     = 1
@@ -45,8 +46,12 @@ type Checker struct {
 	begun bool
 	// views is how many columns of views a batch has, nested ones as well; words is
 	// the same of a dictionary's values, by the dictionary's id.
-	views  int
-	words  map[uint64]int
+	views int
+	words map[uint64]int
+	// header is that of the last message, and batch where the buffers of its body are
+	// listed; 0 for none.
+	header flatbuf
+	batch  int
 	memory readerMemory
 }
 
@@ -56,14 +61,11 @@ type Checker struct {
 // process for want of memory. Everything else that can be wrong with a message
 // the reader turns into an error itself.
 func (c *Checker) CheckMessage(header []byte) (body int64, err error) {
-	defer func() {
-		// Every access below is to a slice, so that an offset that leads out of
-		// the message ends here.
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errMessage, p)
-		}
-	}()
+	// Every access below is to a slice, so that an offset that leads out of the
+	// message ends here.
+	defer outside(&err)
 	m := flatbuf(header)
+	c.header, c.batch = m, 0
 	root := m.follow(0)
 	if err := m.checkVector(root, slotMessageMetadata); err != nil {
 		return 0, err
@@ -79,13 +81,14 @@ func (c *Checker) CheckMessage(header []byte) (body int64, err error) {
 		return 0, errMessage
 	}
 	if m[kind] == headerDictionary {
-		return body, c.checkDictionary(m, m.follow(at), body)
+		return body, c.checkDictionary(m.follow(at))
 	}
 	c.memory.other()
 	switch m[kind] {
 	case headerSchema:
 	case headerBatch:
-		return body, m.checkVariadic(m.follow(at), c.views)
+		c.batch = m.follow(at)
+		return body, m.checkVariadic(c.batch, c.views)
 	default:
 		return body, nil
 	}
@@ -101,17 +104,53 @@ func (c *Checker) CheckMessage(header []byte) (body int64, err error) {
 	return body, err
 }
 
-// checkDictionary checks the message of a dictionary, whose body has so many bytes.
-func (c *Checker) checkDictionary(m flatbuf, dictionary int, body int64) error {
+func outside(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: %v", errMessage, p)
+	}
+}
+
+// checkDictionary checks the message of a dictionary.
+func (c *Checker) checkDictionary(dictionary int) error {
+	m := c.header
 	data, id := m.field(dictionary, slotDictionaryData), m.number(dictionary, slotDictionaryID)
 	if data == 0 {
 		return errMessage
 	}
-	if err := m.checkVariadic(m.follow(data), c.words[id]); err != nil {
+	c.batch = m.follow(data)
+	delta := m.field(dictionary, slotDictionaryDelta)
+	c.memory.dictionary(id, delta != 0 && m[delta] == 1, int64(len(m)))
+	return m.checkVariadic(c.batch, c.words[id])
+}
+
+// CheckBody bounds what the body of the last message takes in Arrow's reader: with what
+// else the reader keeps of the stream, and with its compressed buffers as large as they
+// say that they are. The error is then ErrTooLarge.
+func (c *Checker) CheckBody(body []byte) (err error) {
+	defer outside(&err)
+	if err := c.memory.keep(int64(len(body))); err != nil || c.batch == 0 {
 		return err
 	}
-	delta := m.field(dictionary, slotDictionaryDelta)
-	return c.memory.dictionary(id, delta != 0 && m[delta] == 1, int64(len(m)), body)
+	m := c.header
+	f := m.field(c.batch, slotBatchBuffers)
+	if f == 0 || m.field(c.batch, slotBatchCompressed) == 0 {
+		return nil
+	}
+	const bufferSize, sizeLength = 16, 8 // of a buffer's place, and of what a compressed one begins with
+	at := m.follow(f)
+	buffers := m[at+4:][:bufferSize*int64(binary.LittleEndian.Uint32(m[at:]))]
+	for ; len(buffers) > 0; buffers = buffers[bufferSize:] {
+		offset, length := binary.LittleEndian.Uint64(buffers), binary.LittleEndian.Uint64(buffers[8:])
+		if length < sizeLength {
+			continue // it is empty, or Arrow's reader refuses it
+		}
+		if n := int64(binary.LittleEndian.Uint64(body[offset:])); n != -1 { // -1: as it is
+			if err := c.memory.take(n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // flatbuf is a flatbuffer; positions in it count from its start.

@@ -123,8 +123,7 @@ func WriteManifest(w io.Writer, files commit.Files) error {
 // EachFileIPC reads the file manifests of an Arrow IPC stream, such as the
 // copy in a task's status or what was sealed. Its input is untrusted; see EachFile.
 func EachFileIPC(in io.Reader, each func(commit.File) error) error {
-	s := &streamed{in: in}
-	r, err := ipc.NewReaderFromMessageReader(s, ipc.WithAllocator(s.check.allocator()))
+	r, err := ipc.NewReaderFromMessageReader(&streamed{in: in}, ipc.WithAllocator(NewLimitedAllocator()))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errManifest, err)
 	}
@@ -177,6 +176,9 @@ func (s *streamed) Message() (*ipc.Message, error) {
 		return nil, err
 	}
 	body, err := s.take(length)
+	if err == nil {
+		err = s.check.CheckBody(body)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -199,8 +201,7 @@ func (s *streamed) take(n int64) ([]byte, error) {
 // caller releases the reader; batches share raw's memory and are to be checked
 // (CheckBatch, DecodeManifest) before use.
 func NewIPCReader(raw []byte) (*ipc.Reader, error) {
-	m := &messages{rest: raw}
-	return ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(m.check.allocator()))
+	return ipc.NewReaderFromMessageReader(&messages{rest: raw}, ipc.WithAllocator(NewLimitedAllocator()))
 }
 
 // messages cuts a stream into messages and checks each, in place of the
@@ -242,6 +243,9 @@ func (m *messages) Message() (*ipc.Message, error) {
 	if body < 0 || body > int64(len(m.rest)) {
 		return nil, io.ErrUnexpectedEOF
 	}
+	if err := m.check.CheckBody(m.rest[:body]); err != nil {
+		return nil, err
+	}
 	msg := ipc.NewMessage(memory.NewBufferBytes(header), memory.NewBufferBytes(m.rest[:body]))
 	m.rest = m.rest[body:]
 	return msg, nil
@@ -250,8 +254,7 @@ func (m *messages) Message() (*ipc.Message, error) {
 // NewFlightReader reads an untrusted Flight stream like flight.NewRecordReader.
 // Batches are to be checked before use if they are used as raw memory.
 func NewFlightReader(s flight.DataStreamReader) (*flight.Reader, error) {
-	c := &checkedStream{DataStreamReader: s}
-	return flight.NewRecordReader(c, ipc.WithAllocator(c.check.allocator()))
+	return flight.NewRecordReader(&checkedStream{DataStreamReader: s}, ipc.WithAllocator(NewLimitedAllocator()))
 }
 
 type checkedStream struct {
@@ -259,14 +262,12 @@ type checkedStream struct {
 	check Checker
 }
 
-// Recv checks the message's header on its way.
+// Recv checks the message on its way.
 func (s *checkedStream) Recv() (*flight.FlightData, error) {
 	d, err := s.DataStreamReader.Recv()
 	if err == nil && len(d.GetDataHeader()) > 0 {
-		var body int64
-		body, err = s.check.CheckMessage(d.GetDataHeader())
-		if n := int64(len(d.GetDataBody())); err == nil && n > body {
-			err = s.check.memory.keep(n - max(body, 0)) // its header said less
+		if _, err = s.check.CheckMessage(d.GetDataHeader()); err == nil {
+			err = s.check.CheckBody(d.GetDataBody())
 		}
 	}
 	if err != nil {

@@ -110,6 +110,8 @@ func FuzzCheckMessage(f *testing.F) {
 	f.Add(raw[8 : 8+binary.LittleEndian.Uint32(raw[4:])])
 	f.Add([]byte{})
 	f.Fuzz(func(_ *testing.T, header []byte) {
-		_, _ = new(wire.Checker).CheckMessage(header) // it must return
+		var c wire.Checker // it must return
+		_, _ = c.CheckMessage(header)
+		_ = c.CheckBody(header)
 	})
 }

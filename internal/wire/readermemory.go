@@ -30,9 +30,9 @@ type readerMemory struct {
 	batch int64
 }
 
-// dictionary is the message of one, with a body of so many bytes. One that isn't a delta
-// stands in place of what there was.
-func (m *readerMemory) dictionary(id uint64, delta bool, header, body int64) error {
+// dictionary is the message of one. One that isn't a delta stands in place of what there
+// was.
+func (m *readerMemory) dictionary(id uint64, delta bool, header int64) {
 	if m.dictionaries == nil {
 		m.dictionaries = map[uint64]int64{}
 	}
@@ -42,7 +42,6 @@ func (m *readerMemory) dictionary(id uint64, delta bool, header, body int64) err
 	}
 	m.reading, m.id = true, id
 	m.parts += partBytes + structsBytes*header
-	return m.keep(max(body, 0))
 }
 
 // other is a message that is none of a dictionary's.
@@ -53,7 +52,7 @@ func (m *readerMemory) keep(n int64) error {
 	if !m.reading {
 		return nil
 	}
-	if n > MaxMessage-m.all-m.parts {
+	if n < 0 || n > MaxMessage-m.all-m.parts {
 		return fmt.Errorf("%w: its dictionaries take more than %d bytes together", ErrTooLarge, int64(MaxMessage))
 	}
 	m.dictionaries[m.id] += n
@@ -61,14 +60,14 @@ func (m *readerMemory) keep(n int64) error {
 	return nil
 }
 
-// take is memory that Arrow's reader takes for the message. With a batch it puts the
-// parts of dictionaries together.
+// take is a buffer of the message that is decompressed to so many bytes.
 func (m *readerMemory) take(n int64) error {
 	if m.reading {
 		return m.keep(n)
 	}
-	if m.batch += n; m.batch > MaxMessage+m.all {
+	if n < 0 || n > MaxMessage-m.batch {
 		return fmt.Errorf("%w: a batch takes more than %d bytes when it is decompressed", ErrTooLarge, int64(MaxMessage))
 	}
+	m.batch += n
 	return nil
 }

@@ -114,7 +114,8 @@ func TestDictionariesWithoutEnd(t *testing.T) {
 	var c wire.Checker
 	for i := range 1 << 19 {
 		for _, m := range small[min(i, 1)*3:] {
-			if _, err := c.CheckMessage(m.GetDataHeader()); err != nil {
+			_, err := c.CheckMessage(m.GetDataHeader())
+			if err = errors.Join(err, c.CheckBody(m.GetDataBody())); err != nil {
 				t.Fatalf("deltas with batches: %v after %d", err, i)
 			}
 		}

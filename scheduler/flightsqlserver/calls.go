@@ -190,7 +190,11 @@ func (p *putStream) Recv() (*flight.FlightData, error) {
 	}
 	p.begun = true
 	if len(d.GetDataHeader()) > 0 {
-		if _, err := p.check.CheckMessage(d.GetDataHeader()); err != nil {
+		_, err := p.check.CheckMessage(d.GetDataHeader())
+		if err == nil {
+			err = p.check.CheckBody(d.GetDataBody())
+		}
+		if err != nil {
 			return nil, badRequest("put", err)
 		}
 	}
