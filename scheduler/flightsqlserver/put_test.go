@@ -16,19 +16,19 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 )
 
-// written has the messages of a stream, and queued gives them.
-type (
-	written struct{ messages []*flight.FlightData }
-	queued  struct {
-		flight.FlightService_DoPutServer
-		written
-	}
-)
+// written has the messages of a stream.
+type written []*flight.FlightData
 
-func (q *written) Send(d *flight.FlightData) error {
+func (w *written) Send(d *flight.FlightData) error {
 	own := &flight.FlightData{DataHeader: append([]byte{}, d.GetDataHeader()...), DataBody: append([]byte{}, d.GetDataBody()...)}
-	q.messages = append(q.messages, own)
+	*w = append(*w, own)
 	return nil
+}
+
+// queued gives them.
+type queued struct {
+	flight.FlightService_DoPutServer
+	messages written
 }
 
 func (q *queued) Recv() (*flight.FlightData, error) {
@@ -52,13 +52,13 @@ func TestPutOfASmallCompressedBatch(t *testing.T) {
 	for range columns {
 		fields, all = append(fields, arrow.Field{Name: "c", Type: column.DataType()}), append(all, column)
 	}
-	schema, in := arrow.NewSchema(fields, nil), written{}
+	schema, in := arrow.NewSchema(fields, nil), written(nil)
 	w := flight.NewRecordWriter(&in, ipc.WithSchema(schema), ipc.WithZstd())
 	if err := errors.Join(w.Write(array.NewRecordBatch(schema, all, int64(column.Len()))), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	in.messages[0].FlightDescriptor = &flight.FlightDescriptor{}
-	p := &putStream{FlightService_DoPutServer: &queued{written: in}}
+	in[0].FlightDescriptor = &flight.FlightDescriptor{}
+	p := &putStream{FlightService_DoPutServer: &queued{messages: in}}
 	if _, err := p.Recv(); err != nil {
 		t.Fatal(err)
 	}
