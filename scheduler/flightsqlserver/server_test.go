@@ -44,7 +44,7 @@ func TestWhoIsLetIn(t *testing.T) {
 		if authorization != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", authorization)
 		}
-		if _, err := c.ExecuteUpdate(ctx, insert); status.Code(err) != want {
+		if _, err := c.Execute(ctx, insert); status.Code(err) != want {
 			t.Errorf("%q: %v", authorization, err)
 		}
 	}
