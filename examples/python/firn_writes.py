@@ -172,15 +172,16 @@ class Write:
     def commit(self, handles: Iterable[str], deadline: float = 600) -> dict[str, Any]:
         """Commits exactly the files of the handles, and gives the report. Raises NotCommitted if the table has nothing of them, SealedWithOthers if
         another driver came first with others, Unknown if it isn't known after `deadline` seconds or the call failed, and WriteError for a handle that isn't one
-        of this write's: then the write is still open."""
-        self._committing = True
+        of this write's: then the write is still open. After a commit of which nobody said what came of it, that is Unknown too."""
+        before, self._committing = self._committing, True
         end = time.monotonic() + deadline
         try:
             answer = self.firn.act("CommitWrite", deadline, write_id=self.id, handles=sorted(set(handles)), wait_seconds=int(min(30, deadline)))
         except WriteError as e:
             # That this call changed nothing doesn't tell what became of those before it, of this driver or another. A void handle does:
-            # handles are looked at while a write is open.
-            if e.fault.get("code") == "FIRN-6044":
+            # handles are looked at while a write is open. But one of this driver's may still be on its way.
+            if e.fault.get("code") == "FIRN-6044" and not before:
+                self._committing = False
                 raise WriteError(str(e), e.fault) from e
             raise Unknown(f"write {self.id}: {e}", e.fault) from e
         self.status = answer["status"]

@@ -184,6 +184,8 @@ def answers_are_lost():
     lossy.client.then = flight.FlightUnauthenticatedError("the token was revoked")
     raises(Unknown, write.commit, [])
     lossy.client.then = None
+    # Until then a void handle says nothing of it: it may still be on its way.
+    raises(Unknown, write.commit, ["no handle"])
     assert raises(WriteError, write.outcome).status["state"] == "open"
     assert write.abort()["state"] == "aborted"
     raises(NotCommitted, write.outcome)
