@@ -193,3 +193,23 @@ func TestRefusedSealLeavesNoFile(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(body), err)
 	}
 }
+
+// With what is sealed in its place, a unit's manifest goes.
+func TestReplacedSealLeavesNoFile(t *testing.T) {
+	j, _, files := openDir(t, "j-1", "j-2")
+	u := journaltest.Unit("j-1", "k")
+	for _, content := range []string{"a", "b"} {
+		u.Token[15]++ // of another table
+		must(t, j.Seal(t.Context(), u, journaltest.Body(large(content))))
+		if body, err := journaltest.Manifest(t.Context(), j, "j-1"); err != nil || !bytes.Equal(body, large(content)) || len(files()) != 1 {
+			t.Errorf("%d bytes, %v; files %v", len(body), err, files())
+		}
+	}
+	// Unless it is somebody else's, too.
+	wantVerdict(t, j, "j-2", handIn("a", "b"), large("b"), lifecycle.Kept)
+	u.Token[15]++
+	must(t, j.Seal(t.Context(), u, journaltest.Body(large("c"))))
+	if body, err := j.WriteManifest(t.Context(), "j-2", "a"); err != nil || !bytes.Equal(body, large("b")) {
+		t.Errorf("%d bytes, %v", len(body), err)
+	}
+}

@@ -32,9 +32,10 @@ func (j *SQLite) Seal(ctx context.Context, u Unit, manifest func(io.Writer) erro
 		return err
 	}
 	failpoint.Hit(failpoint.BeforeSeal)
-	named := false
+	named, replaced := false, ""
 	defer func() { j.settle(ctx, kept, err == nil && named) }()
 	err = j.tx(ctx, func(tx *sql.Tx) error {
+		named, replaced = false, ""
 		sealed, err := j.sealedBefore(ctx, tx, u)
 		if err != nil || sealed {
 			return err
@@ -46,11 +47,17 @@ func (j *SQLite) Seal(ctx context.Context, u Unit, manifest func(io.Writer) erro
 			u.Origin.Number, u.Origin.Pointer, j.incarnation, string(UnitSealed), now(), string(u.AfterDeadline)); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO manifests VALUES (?, ?, ?)`, u.JobID, blob(kept.body), kept.file)
+		err = tx.QueryRowContext(ctx, `SELECT file FROM manifests WHERE job_id = ?`, u.JobID).Scan(&replaced)
+		if err == nil || errors.Is(err, sql.ErrNoRows) {
+			_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO manifests VALUES (?, ?, ?)`, u.JobID, blob(kept.body), kept.file)
+		}
 		named = err == nil
 		return err
 	})
 	failpoint.HitIf(err == nil, failpoint.AfterSeal)
+	if err == nil && replaced != "" {
+		j.dropUnnamed(ctx, replaced)
+	}
 	return problem("seal commit of", u.JobID, err)
 }
 
