@@ -212,7 +212,7 @@ func readsFrames(j *job, run graph.RunTask) bool {
 // unreachable notes that an executor couldn't be read from: the job's tasks rather run
 // elsewhere, and what it has of frames is made again.
 func (s *Scheduler) unreachable(j *job, lost *wire.LostInputError) {
-	if lost.Unreachable {
+	if lost.Unreachable && !j.hasEnded() { // with its end what is known of a job goes
 		s.log.Warn("executor can't be read from", slog.String("job_id", j.id), slog.String("executor", lost.Executor), slog.Any("error", lost))
 		s.placement.Unreachable(j.id, lost.Executor, s.up(), time.Now())
 		s.losePiecesOn(j, lost.Executor)

@@ -271,6 +271,22 @@ func TestAnExecutorThatNoReaderReaches(t *testing.T) {
 	}
 }
 
+// TestAnEndedJobIsForgotten: whoever tells of it late leaves nothing behind.
+func TestAnEndedJobIsForgotten(t *testing.T) {
+	h := start(t, nil)
+	for _, id := range []string{"e1", "e2"} {
+		startExecutor(t, h.s, executorOptions{id: id})
+	}
+	id := h.submit(&firnpb.ExecuteRequest{Sql: "SELECT 1"})
+	wantState(t, h.wait(id), graph.Succeeded, commit.CommitNone)
+	must(t, h.s.loop.call(t.Context(), func() {
+		h.s.unreachable(h.s.state.jobs[id], &wire.LostInputError{Executor: "e1", Unreachable: true, Cause: errors.New("no answer")})
+		if h.s.placement.PassedOver(id, "e1", time.Now()) {
+			t.Error("the job's tasks pass an executor over, and it has ended")
+		}
+	}))
+}
+
 // TestTwoReadersOfALostPiece: the second tells of it when the job has another one, and
 // isn't to blame either.
 func TestTwoReadersOfALostPiece(t *testing.T) {
