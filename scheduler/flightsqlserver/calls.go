@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
@@ -167,28 +168,55 @@ func (guarded) Handshake(stream flight.FlightService_HandshakeServer) error {
 	return stream.SendHeader(metadata.Pairs("authorization", values[0]))
 }
 
-// DoPut implements flight.FlightServer.
+// DoAction implements flight.FlightServer.
+func (g guarded) DoAction(a *flight.Action, stream flight.FlightService_DoActionServer) error {
+	if strings.HasPrefix(a.GetType(), "firn.v1.") {
+		return &commit.Error{
+			Code: commit.CodeBadRequest, Op: "carry out action", Object: a.GetType(), Cause: errors.New("this address takes statements, over Flight SQL"),
+			Hint: "The open write protocol is spoken at the scheduler's own address, which `firn scheduler --listen` sets.",
+		}
+	}
+	return g.FlightServer.DoAction(a, stream)
+}
+
+// DoPut implements flight.FlightServer. Its first message is looked at here, as the
+// library makes another error of what is wrong with it.
 func (g guarded) DoPut(stream flight.FlightService_DoPutServer) error {
-	return g.FlightServer.DoPut(&putStream{FlightService_DoPutServer: stream})
+	p := &putStream{FlightService_DoPutServer: stream}
+	first, err := p.Recv()
+	switch {
+	case errors.Is(err, io.EOF):
+		return &commit.Error{
+			Code: commit.CodeBadRequest, Op: "put", Cause: errors.New("it ended before it had a message, so nothing says what to put where; nothing was written"),
+			Hint: "Clients send this for rows without a batch: if there are none to add, leave the call out.",
+		}
+	case err != nil:
+		return err
+	case first.GetFlightDescriptor() == nil:
+		return badRequest("put", errors.New("the first message has no descriptor"))
+	}
+	p.first = first
+	return g.FlightServer.DoPut(p)
 }
 
 // putStream looks at messages on their way to the library.
 type putStream struct {
 	flight.FlightService_DoPutServer
-	begun bool
+	// first was received already; nil when it has been given on.
+	first *flight.FlightData
 	check wire.Checker
 }
 
 // Recv implements flight.FlightService_DoPutServer.
 func (p *putStream) Recv() (*flight.FlightData, error) {
+	if d := p.first; d != nil {
+		p.first = nil
+		return d, nil
+	}
 	d, err := p.FlightService_DoPutServer.Recv()
 	if err != nil {
 		return nil, err
 	}
-	if !p.begun && d.GetFlightDescriptor() == nil {
-		return nil, badRequest("put", errors.New("the first message has no descriptor"))
-	}
-	p.begun = true
 	if len(d.GetDataHeader()) > 0 {
 		_, err := p.check.CheckMessage(d.GetDataHeader())
 		if err == nil {

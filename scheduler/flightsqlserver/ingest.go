@@ -35,7 +35,26 @@ func (s *service) DoPutCommandStatementIngest(ctx context.Context, c flightsql.S
 	if err != nil {
 		return 0, err
 	}
-	return s.update(ctx, "INSERT INTO "+table+" BY NAME SELECT * FROM firn_upload."+quote(upload), nil)
+	n, err := s.update(ctx, "INSERT INTO "+table+" BY NAME SELECT * FROM firn_upload."+quote(upload), nil)
+	return n, forIngest(err)
+}
+
+// forIngest has an error say what to do to a caller who didn't write the statement.
+func forIngest(err error) error {
+	e, ok := errors.AsType[*commit.Error](err)
+	if !ok {
+		return err
+	}
+	own := *e
+	switch e.Code {
+	case commit.CodeSQLTypeMismatch:
+		own.Hint = "Cast the column to the table's type before the rows are sent."
+	case commit.CodeKeyReused:
+		own.Hint = "An ingest's key is of one stream of rows: `firn job describe` of that job says whether they were committed. If not, or for other rows, use a fresh key."
+	default:
+		return err
+	}
+	return &own
 }
 
 // ingestTarget is the name of the table, as SQL.

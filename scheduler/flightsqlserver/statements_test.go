@@ -363,6 +363,23 @@ func TestWhatThereIsNot(t *testing.T) {
 	if _, err := c.ExecuteSubstrait(t.Context(), flightsql.SubstraitPlan{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("substrait: %v", err)
 	}
+	put, err := c.Client.DoPut(t.Context())
+	if err == nil {
+		err = put.CloseSend()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := put.Recv(); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "nothing was written") || !strings.Contains(err.Error(), "FIRN-6021") {
+		t.Errorf("a put of nothing: %v", err)
+	}
+	begin, err := c.Client.DoAction(t.Context(), &flight.Action{Type: "firn.v1.BeginWrite"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := begin.Recv(); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "--listen") {
+		t.Errorf("the open write protocol: %v", err)
+	}
 	if len(f.ran()) != 0 {
 		t.Error("something ran")
 	}
