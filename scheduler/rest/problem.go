@@ -101,7 +101,10 @@ func asProblem(_ huma.Context, _ string, v any) (any, error) {
 	}
 	p := &problem{Type: "about:blank", Title: m.Title, Status: m.Status, Detail: m.Detail}
 	if m.Status < http.StatusInternalServerError {
-		p.Code = string(commit.CodeBadRequest)
+		p.Code, p.Hint = string(commit.CodeBadRequest), "GET /openapi.yaml says what the request takes."
+	}
+	if m.Status == http.StatusUnsupportedMediaType {
+		p.Hint = "Send the body as JSON, with the header Content-Type: application/json."
 	}
 	for _, e := range m.Errors {
 		p.Detail += "; " + e.Location + ": " + e.Message

@@ -2,7 +2,10 @@ package rest_test
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -35,5 +38,17 @@ func TestWhatThereIsNot(t *testing.T) {
 		if status != c.status || kind != "application/problem+json" || p.Status != status || p.Code != "FIRN-6021" || !strings.Contains(p.Detail, c.want) {
 			t.Errorf("%s %s: %d, %s, %s; want %d and %q", c.method, c.path, status, kind, text, c.status, c.want)
 		}
+	}
+	// As curl -d sends it.
+	resp, err := http.PostForm(base+"/api/v1/statements", url.Values{"sql": {"SELECT 1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusUnsupportedMediaType || !strings.Contains(string(text), "application/json") {
+		t.Errorf("a form: %s, %s", resp.Status, text)
 	}
 }
