@@ -143,7 +143,10 @@ func (s *Service) act(ctx context.Context, kind string, body []byte) (openwrite.
 		openwrite.ActionAbort: &ref, openwrite.ActionStatus: &ref, openwrite.ActionRenew: &ref,
 	}[kind]
 	if !ok {
-		return openwrite.Answer{}, badRequest("carry out action", fmt.Errorf("%.64q isn't one of the open write protocol", kind))
+		return openwrite.Answer{}, &commit.Error{
+			Code: commit.CodeBadRequest, Op: "carry out action", Cause: fmt.Errorf("%.64q isn't one of the open write protocol", kind),
+			Hint: "docs/reference/write-protocol.md specifies the requests. Flight SQL clients connect to another address, which `firn scheduler --flight-sql-listen` sets.",
+		}
 	}
 	if _, worker := bearerOf(ctx); worker && kind != openwrite.ActionRenew {
 		return openwrite.Answer{}, errWorker(kind, errors.New("it takes a client token"))
