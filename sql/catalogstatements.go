@@ -136,8 +136,8 @@ func (a *Analyzer) completeNamespace(ctx context.Context, parts []string, sessio
 	if catalog == "" {
 		return "", nil, &commit.Error{
 			Code: commit.CodeSQLNameIncomplete, Op: "resolve namespace", Object: strings.Join(parts, "."),
-			Cause: errors.New("neither the name nor a USE statement says in which catalog it is"),
-			Hint:  "Write catalog.namespace, or run USE catalog first.",
+			Cause: errors.New("neither the name nor the session says in which catalog it is"),
+			Hint:  "Write catalog.namespace, or give the session a catalog: USE catalog in firn sql, session over REST, the header firn-catalog over Flight SQL.",
 		}
 	}
 	return catalog, namespaceOf(parts), nil

@@ -31,7 +31,8 @@ func (a *Analyzer) completeTable(ctx context.Context, parts []string, session pl
 	}
 	name := commit.TableName{Catalog: session.Catalog, Name: parts[last]}
 	incomplete := func(cause string) error {
-		hint := "Write catalog.namespace.table, or run USE catalog.namespace first."
+		info, _ := commit.Explain(string(commit.CodeSQLNameIncomplete))
+		hint := info.Hint
 		if last == 0 && strings.ContainsAny(parts[0], "./") {
 			hint += fmt.Sprintf(" If %s is a file, its ending doesn't say of what kind: read it with read_parquet, read_csv or read_json.", parts[0])
 		}
@@ -42,7 +43,7 @@ func (a *Analyzer) completeTable(ctx context.Context, parts []string, session pl
 	switch {
 	case len(parts) == 1:
 		if session.Catalog == "" || len(session.Namespace) == 0 {
-			return name, incomplete("neither the name nor a USE statement says in which catalog and namespace it is")
+			return name, incomplete("neither the name nor the session says in which catalog and namespace it is")
 		}
 		name.Namespace = session.Namespace
 		return name, nil
@@ -58,7 +59,7 @@ func (a *Analyzer) completeTable(ctx context.Context, parts []string, session pl
 			name.Catalog = catalogs[0]
 		}
 		if name.Catalog == "" {
-			return name, incomplete("neither the name nor a USE statement says in which catalog it is")
+			return name, incomplete("neither the name nor the session says in which catalog it is")
 		}
 		name.Namespace = strings.Split(parts[0], ".")
 		return name, nil
