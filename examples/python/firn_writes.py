@@ -82,7 +82,8 @@ def _told(e: Exception, what: str) -> WriteError:
     if mark:
         said = re.sub(r"^Flight returned [^:]*, with message: ", "", said)  # it's the library's, and tells nothing that the fault doesn't
         with contextlib.suppress(ValueError):
-            return WriteError(said, json.JSONDecoder().raw_decode(rest)[0])
+            fault = json.JSONDecoder().raw_decode(rest)[0]
+            return WriteError(f"{said}. {fault['hint']}" if fault.get("hint") else said, fault)
     refused = isinstance(e, (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError)) or not isinstance(e, (flight.FlightError, OSError, Unanswered, StopIteration))
     return WriteError(f"{what}: {text}") if refused else Unanswered(f"{what}: {text}")
 
