@@ -92,7 +92,7 @@ func (s *Server) getJob(ctx context.Context, in *struct {
 			return nil, err
 		}
 	}
-	st, err := s.cfg.Scheduler.GetJob(ctx, &firnpb.JobRequest{JobId: in.ID})
+	st, err := s.cfg.Scheduler.GetJob(context.WithoutCancel(ctx), &firnpb.JobRequest{JobId: in.ID})
 	return &body[jobview.Job]{jobview.JobOf(st)}, err
 }
 
@@ -108,12 +108,13 @@ func waitOf(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// awaitEnd waits for a job's end, or for a while.
+// awaitEnd waits for a job's end, for a while, or until ctx ends, as it does when the
+// server leaves.
 func (s *Server) awaitEnd(ctx context.Context, id string, d time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	err := jobresult.Watch(limited, s.cfg.Scheduler, id, func(*firnpb.JobStatus) error { return nil })
-	if limited.Err() != nil && ctx.Err() == nil {
+	if limited.Err() != nil || commit.CodeOf(err) == commit.CodeSchedulerClosing {
 		return nil
 	}
 	return err

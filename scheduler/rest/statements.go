@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
@@ -101,18 +103,24 @@ func (s *Server) runStatement(ctx context.Context, in *struct {
 		}
 		text = "EXPLAIN " + text
 	}
-	resp, err := s.cfg.Scheduler.Execute(ctx, &firnpb.ExecuteRequest{
+	r := &firnpb.ExecuteRequest{
 		ProtocolVersion: wire.ProtocolVersion, Sql: text, Session: &firnpb.Session{Catalog: b.Session.Catalog, Namespace: b.Session.Namespace},
 		IdempotencyKey: b.Key, RejectLimit: b.Rejects, TimeZone: b.Zone, Mode: b.Mode, DryRun: b.DryRun, AfterDeadline: b.After,
-	})
+	}
+	if b.Key == "" {
+		// Made here, so that an error can name it.
+		r.IdempotencyKey, r.KeyIsNew = uuid.Must(uuid.NewV7()).String(), true
+	}
+	resp, err := s.cfg.Scheduler.Execute(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, untold(r, err)
 	}
 	out := &submittedAnswer{Status: http.StatusOK, Body: submitted{
 		Statement: resp.GetStatement(), Session: session{resp.GetSession().GetCatalog(), resp.GetSession().GetNamespace()},
 	}}
 	if st := resp.GetJob(); st != nil {
-		return out, s.showSubmitted(ctx, out, st, wait)
+		s.showSubmitted(ctx, out, st, wait)
+		return out, nil
 	}
 	if raw := resp.GetRowsIpc(); len(raw) > 0 {
 		out.Body.Columns, out.Body.Rows, err = inlineRows(raw)
@@ -120,18 +128,42 @@ func (s *Server) runStatement(ctx context.Context, in *struct {
 	return out, err
 }
 
-// showSubmitted puts the job into the answer, after waiting for its end.
-func (s *Server) showSubmitted(ctx context.Context, out *submittedAnswer, st *firnpb.JobStatus, wait time.Duration) error {
+// untold is the error of a statement whose answer didn't come. One that writes may run
+// all the same, and its caller may know no key under which it could be sent again.
+func untold(r *firnpb.ExecuteRequest, err error) error {
+	if code := commit.CodeOf(err); !r.GetKeyIsNew() || r.GetDryRun() || code != "" && code != commit.CodeSchedulerClosing || !mayWrite(r.GetSql()) {
+		return err
+	}
+	return &commit.Error{
+		Code: commit.CodeUnknown, Op: "run statement", Cause: err, Tried: "Whether it commits isn't known: if it runs, it goes on.",
+		Hint: "Send it again with the header Idempotency-Key: " + r.GetIdempotencyKey() + ", and nothing is added twice.",
+	}
+}
+
+// mayWrite says whether a text has an INSERT that running it runs.
+func mayWrite(text string) bool {
+	all, err := sql.Parse(text)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(all, func(st sql.Statement) bool {
+		if e, ok := st.Body.(*sql.Explain); ok && e.Analyze {
+			st = e.Statement
+		}
+		_, inserts := st.Body.(*sql.Insert)
+		return inserts
+	})
+}
+
+// showSubmitted puts the job into the answer, after waiting for its end. The job is
+// there: nothing that goes wrong from now on keeps its id from the caller.
+func (s *Server) showSubmitted(ctx context.Context, out *submittedAnswer, st *firnpb.JobStatus, wait time.Duration) {
 	id := st.GetJobId()
 	if wait > 0 && !jobresult.Ended(st) {
-		if err := s.awaitEnd(ctx, id, wait); err != nil {
-			return err
+		_ = s.awaitEnd(ctx, id, wait)
+		if now, err := s.cfg.Scheduler.GetJob(context.WithoutCancel(ctx), &firnpb.JobRequest{JobId: id}); err == nil {
+			st = now
 		}
-		now, err := s.cfg.Scheduler.GetJob(ctx, &firnpb.JobRequest{JobId: id})
-		if err != nil {
-			return err
-		}
-		st = now
 	}
 	if !jobresult.Ended(st) {
 		out.Status = http.StatusAccepted
@@ -143,7 +175,6 @@ func (s *Server) showSubmitted(ctx context.Context, out *submittedAnswer, st *fi
 	if job.Report != nil {
 		out.Body.Links.Commit = prefix + "/commits/" + id
 	}
-	return nil
 }
 
 func badRequest(op, cause string) error {
