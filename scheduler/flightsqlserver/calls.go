@@ -156,7 +156,11 @@ func passwordAsToken(ctx context.Context) context.Context {
 
 // guarded is the library's server behind a check of what is put, which it takes on
 // trust.
-type guarded struct{ flight.FlightServer }
+type guarded struct {
+	flight.FlightServer
+	// life ends when the server leaves.
+	life context.Context //nolint:containedctx // it is the server's
+}
 
 // Handshake answers clients that ask for a token in exchange for a password: the
 // password is one, and was looked at on the way here.
@@ -182,7 +186,7 @@ func (g guarded) DoAction(a *flight.Action, stream flight.FlightService_DoAction
 // DoPut implements flight.FlightServer. Its first message is looked at here, as the
 // library makes another error of what is wrong with it.
 func (g guarded) DoPut(stream flight.FlightService_DoPutServer) error {
-	p := &putStream{FlightService_DoPutServer: stream}
+	p := &putStream{FlightService_DoPutServer: stream, life: g.life}
 	first, err := p.Recv()
 	switch {
 	case errors.Is(err, io.EOF):
@@ -202,6 +206,7 @@ func (g guarded) DoPut(stream flight.FlightService_DoPutServer) error {
 // putStream looks at messages on their way to the library.
 type putStream struct {
 	flight.FlightService_DoPutServer
+	life context.Context //nolint:containedctx // it is the server's
 	// first was received already; nil when it has been given on.
 	first *flight.FlightData
 	check wire.Checker
@@ -213,7 +218,7 @@ func (p *putStream) Recv() (*flight.FlightData, error) {
 		p.first = nil
 		return d, nil
 	}
-	d, err := p.FlightService_DoPutServer.Recv()
+	d, err := p.next()
 	if err != nil {
 		return nil, err
 	}
@@ -227,6 +232,33 @@ func (p *putStream) Recv() (*flight.FlightData, error) {
 		}
 	}
 	return d, nil
+}
+
+// errPutLeft is told to those who put rows when the server leaves: nothing runs before
+// all have come.
+var errPutLeft = &commit.Error{
+	Code: commit.CodeSchedulerClosing, Op: "put rows", Cause: errors.New("the scheduler is shutting down"),
+	Tried: "Nothing was written.", Hint: "Send them again when the scheduler is back.",
+}
+
+// next receives a message, unless the server leaves meanwhile.
+func (p *putStream) next() (*flight.FlightData, error) {
+	type message struct {
+		data *flight.FlightData
+		err  error
+	}
+	// What waits there ends with the stream, and so with the call.
+	got := make(chan message, 1)
+	go func() {
+		d, err := p.FlightService_DoPutServer.Recv()
+		got <- message{d, err}
+	}()
+	select {
+	case m := <-got:
+		return m.data, m.err
+	case <-p.life.Done():
+		return nil, errPutLeft
+	}
 }
 
 var _ grpc.ServerStream = (*putStream)(nil)

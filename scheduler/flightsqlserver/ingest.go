@@ -3,7 +3,6 @@ package flightsqlserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -130,19 +129,27 @@ func relay(put flight.FlightService_DoPutClient, ticket []byte, in flight.Messag
 	for in.Next() {
 		b := in.RecordBatch()
 		if err := wire.CheckBatch(b); err != nil {
-			return err
+			return notTaken(err, "Cast columns of dictionaries and views to plain ones, such as text, before the rows are sent.")
 		}
 		if err := w.Write(b); err != nil {
 			return err
 		}
 	}
 	if err := in.Err(); err != nil {
-		return fmt.Errorf("read rows: %w", err)
+		return notTaken(err, "See the cause.")
 	}
 	if err := w.Close(); err != nil {
 		return err
 	}
 	return put.CloseSend()
+}
+
+// notTaken is the error of rows that can't be read, which other tries don't change.
+func notTaken(err error, hint string) error {
+	if _, ok := errors.AsType[*commit.Error](err); ok {
+		return err
+	}
+	return &commit.Error{Code: commit.CodeBadRequest, Op: "read rows", Cause: err, Tried: "Nothing was committed.", Hint: hint}
 }
 
 func uploadFailed(err error) error {

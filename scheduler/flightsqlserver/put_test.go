@@ -58,7 +58,7 @@ func TestPutOfASmallCompressedBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	in[0].FlightDescriptor = &flight.FlightDescriptor{}
-	p := &putStream{FlightService_DoPutServer: &queued{messages: in}}
+	p := &putStream{FlightService_DoPutServer: &queued{messages: in}, life: t.Context()}
 	if _, err := p.Recv(); err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
 	s := &Server{lis: lis, grpc: grpc.NewServer(opts...), service: svc}
-	flight.RegisterFlightServiceServer(s.grpc, guarded{flightsql.NewFlightServerWithAllocator(svc, wire.NewLimitedAllocator())})
+	flight.RegisterFlightServiceServer(s.grpc, guarded{flightsql.NewFlightServerWithAllocator(svc, wire.NewLimitedAllocator()), life})
 	s.served.Go(func() {
 		if err := s.grpc.Serve(lis); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			cfg.Logger.Error("Flight SQL listener ended", slog.Any("error", err))

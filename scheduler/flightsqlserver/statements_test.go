@@ -12,10 +12,13 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/flight/flightsql"
+	pb "github.com/apache/arrow-go/v18/arrow/flight/gen/flight"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
@@ -183,6 +186,47 @@ func TestCloseTellsThoseWhoWait(t *testing.T) {
 	if err := <-told; status.Code(err) != codes.Unknown || commit.CodeOf(wire.FromStatus(err)) != commit.CodeUnknown {
 		t.Error(err)
 	}
+}
+
+// Who puts rows when the server closes is told that nothing was written.
+func TestCloseTellsThoseWhoPut(t *testing.T) {
+	f := &fake{job: succeeded(t)}
+	s := start(t, f, nil)
+	put, err := dial(t, s.Addr()).Client.DoPut(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, err := ingest("t")
+	if err == nil {
+		err = put.Send(begun)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.Close(closing); err != nil || closing.Err() != nil {
+		t.Fatal(err, closing.Err())
+	}
+	_, err = put.Recv()
+	if err == nil { // the library tells first that no rows were written
+		_, err = put.Recv()
+	}
+	if commit.CodeOf(wire.FromStatus(err)) != commit.CodeSchedulerClosing || !strings.Contains(err.Error(), "Nothing was written") || len(f.ran()) != 0 {
+		t.Errorf("%v, ran %v", err, f.ran())
+	}
+}
+
+// ingest is the first message of rows for a table.
+func ingest(table string) (*flight.FlightData, error) {
+	command, err := anypb.New(&pb.CommandStatementIngest{
+		Table: table, TableDefinitionOptions: &pb.CommandStatementIngest_TableDefinitionOptions{IfNotExist: pb.CommandStatementIngest_TableDefinitionOptions_TABLE_NOT_EXIST_OPTION_FAIL, IfExists: pb.CommandStatementIngest_TableDefinitionOptions_TABLE_EXISTS_OPTION_APPEND},
+	})
+	if err != nil {
+		return nil, err
+	}
+	raw, err := proto.Marshal(command)
+	return &flight.FlightData{FlightDescriptor: &flight.FlightDescriptor{Type: flight.DescriptorCMD, Cmd: raw}}, err
 }
 
 func TestHeaders(t *testing.T) {
