@@ -34,6 +34,9 @@ type LostInputError struct {
 
 // Error names the piece and the cause.
 func (e *LostInputError) Error() string {
+	if e.Attempt == "" { // who reads rows by a ticket knows no more
+		return fmt.Sprintf("shuffle output of stage %d task %d is lost: %v", e.Stage, e.Task, e.Cause)
+	}
 	return fmt.Sprintf("shuffle output of stage %d task %d (attempt %s on executor %s) is lost: %v",
 		e.Stage, e.Task, e.Attempt, e.Executor, e.Cause)
 }

@@ -109,7 +109,7 @@ func (s *Server) Addr() string { return s.lis.Addr().String() }
 // errLeaving is told to those who wait for a job.
 var errLeaving = &commit.Error{
 	Code: commit.CodeSchedulerClosing, Op: "wait for job", Cause: errors.New("the scheduler is shutting down"),
-	Hint: "Jobs that run go on when the scheduler is back.",
+	Hint: "Jobs of INSERTs and of keys go on when the scheduler is back. Send a SELECT again then.",
 }
 
 // Close tells those who wait for jobs that it leaves, lets other calls finish until

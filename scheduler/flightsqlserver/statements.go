@@ -106,8 +106,8 @@ func (s *service) run(ctx context.Context, st statement) (*taken, error) {
 }
 
 // settle waits for the end of the statement's job and gives its last status. A SELECT
-// whose caller goes meanwhile is cancelled, as nobody can have its rows; a write goes
-// on, as over the other doors.
+// whose caller goes meanwhile, or has to be left, is cancelled, as nobody can have its
+// rows; a write goes on, as over the other doors.
 func (s *service) settle(ctx context.Context, t *taken) (*firnpb.JobStatus, error) {
 	st, err := s.await(ctx, t.resp.GetJob())
 	id := t.resp.GetJob().GetJobId()
@@ -116,7 +116,7 @@ func (s *service) settle(ctx context.Context, t *taken) (*firnpb.JobStatus, erro
 		return st, jobresult.Outcome(st)
 	case t.kind == write:
 		return nil, t.untold(id, err)
-	case ctx.Err() != nil && t.own:
+	case t.own && (ctx.Err() != nil || s.life.Err() != nil):
 		_, _ = s.cfg.Scheduler.CancelJob(context.WithoutCancel(ctx), &firnpb.JobRequest{JobId: id}) // nobody is there to be told
 	}
 	return nil, err

@@ -188,6 +188,35 @@ func TestCloseTellsThoseWhoWait(t *testing.T) {
 	}
 }
 
+// Nobody can have the rows of a SELECT without a key when the server closes.
+func TestCloseEndsSelects(t *testing.T) {
+	for key, want := range map[string]int{"": 1, "k": 0} {
+		f := &fake{changes: make(chan *firnpb.JobStatus), job: succeeded(t), cancel: "cancelled"}
+		s := start(t, f, nil)
+		client, ctx := dial(t, s.Addr()), t.Context()
+		if key != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, flightsqlserver.HeaderKey, key)
+		}
+		told := make(chan error, 1)
+		go func() {
+			_, err := client.Execute(ctx, "SELECT 1")
+			told <- err
+		}()
+		f.changes <- &firnpb.JobStatus{JobId: "j-1", State: "running"}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-told; commit.CodeOf(wire.FromStatus(err)) != commit.CodeSchedulerClosing {
+			t.Error(err)
+		}
+		f.mu.Lock()
+		if len(f.cancelled) != want {
+			t.Errorf("key %q: cancelled %v", key, f.cancelled)
+		}
+		f.mu.Unlock()
+	}
+}
+
 // Who puts rows when the server closes is told that nothing was written.
 func TestCloseTellsThoseWhoPut(t *testing.T) {
 	f := &fake{job: succeeded(t)}

@@ -43,7 +43,7 @@ func Of(flight *flightread.Client, st *firnpb.JobStatus) (*Rows, error) {
 			rows.Bytes = st.GetStages()[n-1].GetBytes()
 		}
 		if len(rows.parts) == 0 && (len(head) == 0 || st.GetRows() > 0) {
-			return nil, &commit.Error{Code: commit.CodeResultLost, Op: op, Cause: errors.New("they were kept for some minutes and are gone"), Hint: "Run the statement again."}
+			return nil, &commit.Error{Code: commit.CodeResultLost, Op: op, Cause: errors.New("they were kept for some minutes, by the process of the scheduler that ran the job, and are gone"), Hint: "Run the statement again."}
 		}
 	}
 	var err error
