@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
@@ -23,6 +25,15 @@ const defaultNamespace = "default"
 
 // maxKey bounds an idempotency key: it is stored with the commit.
 const maxKey = 512
+
+// checkText refuses a request with text that isn't UTF-8, which doors of this process
+// can hand over: the record of its job couldn't be read back, nor any list that has it.
+func checkText(r *firnpb.ExecuteRequest) error {
+	if _, err := proto.Marshal(r); err != nil {
+		return badRequest("run statement", err)
+	}
+	return nil
+}
 
 // fingerprint identifies what a key was submitted with.
 func fingerprint(parts ...string) string {

@@ -44,6 +44,9 @@ func (s *Scheduler) Execute(ctx context.Context, r *firnpb.ExecuteRequest) (*fir
 
 // newSubmission checks what all kinds of statements have.
 func newSubmission(r *firnpb.ExecuteRequest, mode plan.Mode) (sub submission, err error) {
+	if err := checkText(r); err != nil {
+		return sub, err
+	}
 	if r.GetRejectLimit() < 0 {
 		return sub, badRequest("run statement", fmt.Errorf("the reject limit is %d; want 0 or more", r.GetRejectLimit()))
 	}

@@ -31,6 +31,24 @@ func wantCode(t *testing.T, err error, code commit.Code, parts ...string) {
 	}
 }
 
+// TestTextThatIsNotUTF8: doors in the scheduler's process may hand over what protobuf
+// wouldn't, and one such job on record would break every list of jobs.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	h := start(t, nil)
+	startExecutor(t, h.s, executorOptions{id: "e1"})
+	for _, r := range []*firnpb.ExecuteRequest{
+		{Sql: insert, IdempotencyKey: "k\xe9"},
+		{Sql: insert, IdempotencyKey: "k", Session: &firnpb.Session{Catalog: "\xff"}},
+	} {
+		r.ProtocolVersion = wire.ProtocolVersion
+		_, err := h.s.Execute(t.Context(), r)
+		wantCode(t, err, commit.CodeBadRequest, "UTF-8")
+	}
+	if jobs, err := h.s.ListJobs(t.Context(), &firnpb.ListJobsRequest{}); err != nil || len(jobs.GetJobs()) != 0 {
+		t.Errorf("%v, %v", jobs, err)
+	}
+}
+
 func TestKeyOfACommittedJobAnswersWithItsReport(t *testing.T) {
 	h := start(t, nil)
 	startExecutor(t, h.s, executorOptions{id: "e1"})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"google.golang.org/grpc"
@@ -46,6 +47,8 @@ func header(ctx context.Context, name string, most int) (string, error) {
 		return "", badRequest("read header "+name, fmt.Errorf("it is there %d times", len(values)))
 	case len(values) == 1 && len(values[0]) > most:
 		return "", badRequest("read header "+name, fmt.Errorf("it has %d bytes; at most %d are taken", len(values[0]), most))
+	case len(values) == 1 && !utf8.ValidString(values[0]):
+		return "", badRequest("read header "+name, errors.New("it isn't UTF-8"))
 	case len(values) == 1:
 		return values[0], nil
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -90,6 +91,9 @@ func (s *Server) runStatement(ctx context.Context, in *struct {
 	}
 	if b.Key == "" {
 		b.Key = in.Key
+	}
+	if !utf8.ValidString(b.Key) {
+		return nil, badRequest("run statement", "the header Idempotency-Key isn't UTF-8")
 	}
 	wait, err := waitOf(in.Wait)
 	if err != nil {

@@ -96,6 +96,7 @@ func TestStatements(t *testing.T) {
 		{`{"sql":"INSERT INTO lake.a.t SELECT 1"}`, nil, 202, []string{`"job_id":"j-1"`, `"rows":"/api/v1/jobs/j-1/rows"`}, ""},
 		{`{"sql":"INSERT INTO lake.a.t SELECT 1","idempotency_key":"k"}`, nil, 202, nil, "k"},
 		{`{"sql":"INSERT INTO lake.a.t SELECT 1"}`, []string{"Idempotency-Key", "k2"}, 202, nil, "k2"},
+		{`{"sql":"INSERT INTO lake.a.t SELECT 1"}`, []string{"Idempotency-Key", "k\xe9"}, 400, []string{"UTF-8", "FIRN-6021"}, ""},
 		{`{"sql":"INSERT INTO lake.a.t SELECT 1","idempotency_key":"k"}`, []string{"Idempotency-Key", "k"}, 202, nil, "k"},
 		{`{"sql":"INSERT INTO lake.a.t SELECT 1","idempotency_key":"k"}`, []string{"Idempotency-Key", "other"}, 400, []string{"differ", "FIRN-6021"}, ""},
 		{`{"sql":"INSERT INTO lake.a.t SELECT 1","idempotency_key":"done"}`, nil, 200, []string{`"deduplicated":true`, `"commit":"/api/v1/commits/j-1"`}, "done"},
