@@ -81,8 +81,9 @@ func (e *Error) Error() string {
 	if e.Cause != nil {
 		b.WriteString(": " + e.Cause.Error())
 	}
-	if e.Code != "" && CodeOf(e.Cause) != e.Code {
-		b.WriteString(" [" + string(e.Code) + "]")
+	// A cause that came from another process is text alone, and may end with the code.
+	if tail := " [" + string(e.Code) + "]"; e.Code != "" && CodeOf(e.Cause) != e.Code && !strings.HasSuffix(b.String(), tail) {
+		b.WriteString(tail)
 	}
 	return b.String()
 }

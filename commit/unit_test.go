@@ -236,7 +236,8 @@ func TestErrorText(t *testing.T) {
 		"commit to t: why [FIRN-2003]":                  inner,
 		"run: commit to t: why [FIRN-2003]":             {Code: commit.CodeConflict, Op: "run", Cause: inner},
 		"run: commit to t: why [FIRN-2003] [FIRN-2007]": {Code: commit.CodeUnknown, Op: "run", Cause: inner},
-		"run": {Op: "run"},
+		"run: from afar [FIRN-2007]":                    {Code: commit.CodeUnknown, Op: "run", Cause: errors.New("from afar [FIRN-2007]")},
+		"run":                                           {Op: "run"},
 	} {
 		if e.Error() != want {
 			t.Errorf("%q, want %q", e.Error(), want)
