@@ -70,9 +70,9 @@ func typeOf(text, zone string) arrow.DataType {
 			return arrow.MapOf(k, v)
 		}
 	case name == "DECIMAL" && len(parts) == 2:
-		precision, err := strconv.Atoi(parts[0])
-		scale, err2 := strconv.Atoi(parts[1])
-		if err == nil && err2 == nil {
+		precision, err := strconv.ParseInt(parts[0], 10, 32)
+		scale, err2 := strconv.ParseInt(parts[1], 10, 32)
+		if err == nil && err2 == nil && 0 <= scale && scale <= precision && precision <= 38 {
 			return &arrow.Decimal128Type{Precision: int32(precision), Scale: int32(scale)}
 		}
 	}
@@ -86,7 +86,7 @@ func listOf(element arrow.DataType, size string) arrow.DataType {
 	if size == "" {
 		return arrow.ListOfField(arrow.Field{Name: "l", Type: element, Nullable: true})
 	}
-	n, err := strconv.Atoi(size)
+	n, err := strconv.ParseInt(size, 10, 32)
 	if err != nil || n <= 0 {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 func FuzzTypes(f *testing.F) {
 	for _, text := range []string{
 		"BIGINT", "DECIMAL(18,2)", "BIGINT[][2]", `STRUCT(a INTEGER, "b ""c, d" MAP(VARCHAR, BIGINT[]))`, "ENUM('a', 'b)')", "TIMESTAMP WITH TIME ZONE",
-		"", "[]", "]", "(", ")", `STRUCT(")`, `STRUCT("`, `STRUCT("a`, `STRUCT("a")`, `STRUCT("" INTEGER)`, "STRUCT()", "STRUCT(a)", "MAP(BIGINT)", "DECIMAL(a,b)", "BIGINT[-1]", "BIGINT[99999999999]", "NULL",
+		"", "[]", "]", "(", ")", `STRUCT(")`, `STRUCT("`, `STRUCT("a`, `STRUCT("a")`, `STRUCT("" INTEGER)`, "STRUCT()", "STRUCT(a)", "MAP(BIGINT)", "DECIMAL(a,b)", "BIGINT[-1]", "BIGINT[99999999999]", "BIGINT[999999999999]", "DECIMAL(99999999999,-99999999999)", "NULL",
 		strings.Repeat("(", 5000), strings.Repeat("STRUCT(a ", 1000), "BIGINT" + strings.Repeat("[]", 10_000),
 	} {
 		f.Add(text)
