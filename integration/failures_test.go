@@ -311,7 +311,9 @@ func TestFrozenExecutorWithOutput(t *testing.T) {
 			l.Exec(nil, "CREATE TABLE lake.air.t (n bigint, part bigint) PARTITIONED BY (part)")
 			const rows = 400_000
 			mark := l.scheduler.Mark()
-			done := l.launch(fmt.Sprintf("INSERT INTO lake.air.t SELECT i, i %% 7 FROM range(%d) r(i)", rows), "frozen")
+			// The first stage takes longer than draining, on a busy machine too.
+			const long = "SELECT count(*) FROM range(60000) a(x), range(12000) b(y) WHERE (x * 7 + y * 13) % 1000003 = 5"
+			done := l.launch(fmt.Sprintf("INSERT INTO lake.air.t SELECT i, i %% 7 FROM range(%d) r(i) WHERE (%s) >= 0", rows, long), "frozen")
 			frozen := l.executors[l.victim(l.scheduler.AwaitLog(t, mark, `"msg":"task launched"`, `"stage":0`))]
 			// It gets no task of the next stage: its heartbeats would be waited for then.
 			if r := process.Run(t.Context(), t, "executor", "drain", frozen.Ready["id"].(string), "--no-wait", "--server", l.scheduler.Address); r.Code != 0 {
