@@ -275,7 +275,7 @@ func (t *target) cast(src *source, in *Insert, b *bound, from []int) (string, []
 		if i > 0 {
 			s.WriteString(", ")
 		}
-		fmt.Fprintf(&s, "CAST(%s AS %s) AS %s", value, t.types[i], quoteIdent(f.Name))
+		fmt.Fprintf(&s, "CAST(%s AS %s) AS %s", value, t.types[i], QuoteIdent(f.Name))
 		columns[i] = plan.Column{Name: f.Name, Type: t.types[i], FieldID: f.ID, Required: f.Required}
 	}
 	s.WriteString(" FROM (" + b.sql + ") AS q(")

@@ -75,8 +75,8 @@ func (s *source) syntax(offset int, cause, hint string) *commit.Error {
 	return s.errorAt(commit.CodeSQLSyntax, "parse statement", offset, cause, hint)
 }
 
-// quoteIdent writes an identifier with double quotes, as DuckDB reads it.
-func quoteIdent(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
+// QuoteIdent writes an identifier with double quotes, as DuckDB and statements read it.
+func QuoteIdent(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
 
 // quoteString writes a string literal.
 func quoteString(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
@@ -88,10 +88,10 @@ func quoteIfNeeded(s string) string {
 		if c == '_' || c >= 'a' && c <= 'z' || i > 0 && c >= '0' && c <= '9' {
 			continue
 		}
-		return quoteIdent(s)
+		return QuoteIdent(s)
 	}
 	if s == "" || reserved[s] {
-		return quoteIdent(s)
+		return QuoteIdent(s)
 	}
 	return s
 }

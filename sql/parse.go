@@ -135,7 +135,7 @@ func (p *parser) ident(what string) (Ident, error) {
 	switch {
 	case t.kind == tokenWord && reserved[strings.ToLower(t.text)]:
 		return Ident{}, p.src.syntax(t.start, fmt.Sprintf("expected %s, found the keyword %s", what, t.text),
-			"To use the word as a name write "+quoteIdent(t.text)+".")
+			"To use the word as a name write "+QuoteIdent(t.text)+".")
 	case t.kind == tokenWord, t.kind == tokenQuoted:
 		p.i++
 		return Ident{Name: t.text, Offset: t.start}, nil
@@ -239,7 +239,7 @@ func (p *parser) query() (QueryText, error) {
 			spaces = spaces[1:]
 		}
 		if t.backtick {
-			replace(t, quoteIdent(t.text))
+			replace(t, QuoteIdent(t.text))
 		}
 	}
 	b.WriteString(p.src.text[pos:last.end])

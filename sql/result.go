@@ -24,7 +24,7 @@ func (b *bound) result() (string, []plan.Column) {
 			value = fmt.Sprintf("CAST(%s AS %s)", value, typ)
 		}
 		names = append(names, name)
-		list = append(list, value+" AS "+quoteIdent(c.Name))
+		list = append(list, value+" AS "+QuoteIdent(c.Name))
 	}
 	if !changed {
 		return b.sql, columns

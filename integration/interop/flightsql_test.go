@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/firn-project/firn/integration/process"
 )
@@ -60,14 +59,10 @@ func TestFlightSQLClient(t *testing.T) {
 	if err := os.WriteFile(file, []byte(mine), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		r := process.Run(t.Context(), t, "job", "list", "--server", s.Address, "--token-file", file, "-o", "json")
-		if r.Code == 0 && strings.Count(r.Stdout, `"cancelled"`) == 1 && !strings.Contains(r.Stdout, `"running"`) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("jobs: %s%s", r.Stdout, r.Stderr)
-		}
+	s.AwaitLog(t, 0, `"msg":"job ended"`, `"state":"cancelled"`)
+	r := process.Run(t.Context(), t, "job", "list", "--server", s.Address, "--token-file", file, "-o", "json")
+	if r.Code != 0 || strings.Count(r.Stdout, `"cancelled"`) != 1 || strings.Contains(r.Stdout, `"running"`) {
+		t.Errorf("jobs: %s%s", r.Stdout, r.Stderr)
 	}
 }
 

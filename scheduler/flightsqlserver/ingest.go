@@ -14,6 +14,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/sql"
 )
 
 // DoPutCommandStatementIngest implements flightsql.Server: rows are put on an executor
@@ -34,7 +35,7 @@ func (s *service) DoPutCommandStatementIngest(ctx context.Context, c flightsql.S
 	if err != nil {
 		return 0, err
 	}
-	n, err := s.update(ctx, "INSERT INTO "+table+" BY NAME SELECT * FROM firn_upload."+quote(upload), nil)
+	n, err := s.update(ctx, "INSERT INTO "+table+" BY NAME SELECT * FROM firn_upload."+sql.QuoteIdent(upload), nil)
 	return n, forIngest(err)
 }
 
@@ -80,9 +81,9 @@ func ingestTarget(c flightsql.StatementIngest) (string, error) {
 		parts = append(parts, strings.Split(c.GetSchema(), ".")...)
 	}
 	for i, p := range parts {
-		parts[i] = quote(p)
+		parts[i] = sql.QuoteIdent(p)
 	}
-	return strings.Join(append(parts, quote(c.GetTable())), "."), nil
+	return strings.Join(append(parts, sql.QuoteIdent(c.GetTable())), "."), nil
 }
 
 // upload puts rows on an executor and gives the name under which they are there.

@@ -19,6 +19,7 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/scheduler/jobresult"
+	"github.com/firn-project/firn/sql"
 )
 
 const (
@@ -106,13 +107,14 @@ func (s *service) catalogs(ctx context.Context, only *string) ([]string, error) 
 func (s *service) schemas(ctx context.Context, catalog, pattern *string) ([][]string, error) {
 	catalogs, err := s.catalogs(ctx, catalog)
 	var all [][]string
+	fits := like(pattern)
 	for _, c := range catalogs {
-		rows, err := s.asked(ctx, "SHOW NAMESPACES IN "+quote(c))
+		rows, err := s.asked(ctx, "SHOW NAMESPACES IN "+sql.QuoteIdent(c))
 		if err != nil {
 			return nil, err
 		}
 		for _, row := range rows {
-			if like(row[1], pattern) {
+			if fits(row[1]) {
 				all = append(all, row)
 			}
 		}
@@ -180,14 +182,15 @@ func (s *service) DoGetTables(ctx context.Context, c flightsql.GetTables) (*arro
 	}
 	slices.SortFunc(all, slices.Compare)
 	var rows []map[string]any
+	fits := like(c.GetTableNameFilterPattern())
 	for _, ns := range all {
-		tables, err := s.asked(ctx, "SHOW TABLES IN "+quote(ns[0])+"."+quote(ns[1]))
+		tables, err := s.asked(ctx, "SHOW TABLES IN "+sql.QuoteIdent(ns[0])+"."+sql.QuoteIdent(ns[1]))
 		if err != nil {
 			return nil, nil, err
 		}
 		slices.SortFunc(tables, slices.Compare)
 		for _, t := range tables {
-			if !like(t[2], c.GetTableNameFilterPattern()) {
+			if !fits(t[2]) {
 				continue
 			}
 			row := map[string]any{"catalog_name": t[0], "db_schema_name": t[1], "table_name": t[2], "table_type": tableType}
@@ -197,7 +200,7 @@ func (s *service) DoGetTables(ctx context.Context, c flightsql.GetTables) (*arro
 			if len(rows) > maxSchemas {
 				return nil, nil, badRequest("list tables", fmt.Errorf("with their columns at most %d are listed: narrow the patterns", maxSchemas))
 			}
-			if row["table_schema"], err = s.tableSchema(ctx, quote(t[0])+"."+quote(t[1])+"."+quote(t[2])); err != nil {
+			if row["table_schema"], err = s.tableSchema(ctx, sql.QuoteIdent(t[0])+"."+sql.QuoteIdent(t[1])+"."+sql.QuoteIdent(t[2])); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -274,15 +277,15 @@ func (*service) DoGetCrossReference(ctx context.Context, _ flightsql.CrossTableR
 	return list(ctx, schema_ref.CrossReference, nil)
 }
 
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-
-// like says whether a name is of a pattern, in which % stands for any text, _ for any
-// character, and \ takes that from what follows it. No pattern is one of all names.
-func like(name string, pattern *string) bool {
+// like gives what says whether a name is of a pattern, in which % stands for any text,
+// _ for any character, and \ takes that from what follows it. No pattern is one of all
+// names.
+func like(pattern *string) func(name string) bool {
 	if pattern == nil {
-		return true
+		return func(string) bool { return true }
 	}
 	var re strings.Builder
+	re.WriteString("^(?s:")
 	escaped := false
 	for _, c := range *pattern {
 		switch {
@@ -299,6 +302,10 @@ func like(name string, pattern *string) bool {
 			re.WriteString(regexp.QuoteMeta(string(c)))
 		}
 	}
-	ok, err := regexp.MatchString("^(?s:"+re.String()+")$", name)
-	return ok && err == nil
+	re.WriteString(")$")
+	compiled, err := regexp.Compile(re.String())
+	if err != nil {
+		return func(string) bool { return false }
+	}
+	return compiled.MatchString
 }
