@@ -93,6 +93,23 @@ func launchedFor(e *fakeExecutor, job string) (n int) {
 	}
 }
 
+// rebuild is the only job that built pieces of a frame after the first one.
+func (h *harness) rebuild(first string) string {
+	h.t.Helper()
+	resp, err := h.client.ListJobs(h.t.Context(), &firnpb.ListJobsRequest{})
+	must(h.t, err)
+	var builds []string
+	for _, j := range resp.GetJobs() {
+		if j.GetStatement() == statementCache && j.GetJobId() != first {
+			builds = append(builds, j.GetJobId())
+		}
+	}
+	if len(builds) != 1 {
+		h.t.Fatalf("%d builds", len(builds))
+	}
+	return builds[0]
+}
+
 // TestFramesAreTheirOwners: somebody else's frame can't be read, seen or released, and
 // the answer is that to a name that nobody has.
 func TestFramesAreTheirOwners(t *testing.T) {
@@ -179,18 +196,8 @@ func TestLostPiecesAreBuiltAgain(t *testing.T) {
 	for _, id := range ids {
 		wantState(t, h.wait(id), graph.Succeeded, commit.CommitNone)
 	}
-	var builds []string
-	resp, err := h.client.ListJobs(t.Context(), &firnpb.ListJobsRequest{})
-	must(t, err)
-	for _, j := range resp.GetJobs() {
-		if j.GetStatement() == statementCache && j.GetJobId() != first {
-			builds = append(builds, j.GetJobId())
-		}
-	}
-	if len(builds) != 1 {
-		t.Fatalf("%d builds", len(builds))
-	}
-	if n := launchedFor(es[0], builds[0]) + launchedFor(es[1], builds[0]); n > here {
+	build := h.rebuild(first)
+	if n := launchedFor(es[0], build) + launchedFor(es[1], build); n > here {
 		t.Errorf("%d pieces were built again, %d were lost", n, here)
 	}
 	// A job's report that it lost what it never read changes nothing.
@@ -202,11 +209,11 @@ func TestLostPiecesAreBuiltAgain(t *testing.T) {
 			t.Errorf("%+v, %+v", after, l)
 		}
 	}))
-	_, err = h.client.ReleaseFrame(t.Context(), &firnpb.FrameRequest{FrameId: frame})
+	_, err := h.client.ReleaseFrame(t.Context(), &firnpb.FrameRequest{FrameId: frame})
 	must(t, err)
 	for _, e := range es {
 		var freed []string
-		for !slices.Contains(freed, first) || !slices.Contains(freed, builds[0]) {
+		for !slices.Contains(freed, first) || !slices.Contains(freed, build) {
 			freed = append(freed, receive(t, e.freed, "free").GetJobId())
 		}
 	}
@@ -255,18 +262,8 @@ func TestAnExecutorThatNoReaderReaches(t *testing.T) {
 	if told != 1 {
 		t.Errorf("%d pieces were found lost one by one", told)
 	}
-	var builds []string
-	resp, err := h.client.ListJobs(t.Context(), &firnpb.ListJobsRequest{})
-	must(t, err)
-	for _, j := range resp.GetJobs() {
-		if j.GetStatement() == statementCache && j.GetJobId() != first {
-			builds = append(builds, j.GetJobId())
-		}
-	}
-	if len(builds) != 1 {
-		t.Fatalf("%d builds", len(builds))
-	}
-	if bad, good := launchedFor(there, builds[0]), launchedFor(near, builds[0]); bad != 0 || good != here {
+	build := h.rebuild(first)
+	if bad, good := launchedFor(there, build), launchedFor(near, build); bad != 0 || good != here {
 		t.Errorf("built again: %d where nobody reads them, %d elsewhere, of %d", bad, good, here)
 	}
 }
