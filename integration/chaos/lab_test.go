@@ -244,7 +244,7 @@ func (l *lab) armPoint(at failpoint.Point) {
 	if !l.plan.refuses && !provoked { // a single unit is inserted to provoke it
 		n += l.pick(3)
 	}
-	armed := p.s.Again(l.t, append(p.env(), fmt.Sprintf("FIRN_FAILPOINT=%s:%d", at, n), "FIRN_FAILPOINT_MARK="+mark)...)
+	armed := p.s.AgainUntil(l.t, at, n, mark, p.env()...)
 	p.s = armed
 	l.armed.Go(func() {
 		armed.Wait()

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/firn-project/firn/internal/failpoint"
 )
 
 // Binary is the path of the firn under test: $FIRN_BIN, or bin/firn at the root
@@ -58,6 +62,20 @@ func Start(t testing.TB, args ...string) *Server {
 // StartWith is Start with further environment variables, as NAME=VALUE.
 func StartWith(t testing.TB, env []string, args ...string) *Server {
 	t.Helper()
+	args = slices.Clone(args)
+	if i := slices.Index(args, "--listen") + 1; i > 0 && args[i] == "127.0.0.1:0" {
+		args[i] = lastingAddress(t)
+	}
+	s, err := launch(t, env, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// launch starts a process and waits for its line. Without one the process has ended.
+func launch(t testing.TB, env, args []string) (*Server, error) {
+	t.Helper()
 	s := &Server{args: args, cmd: exec.Command(Binary(t), args...), log: newLog(), done: make(chan struct{})}
 	s.cmd.Env = append(append(os.Environ(), "FIRN_CHECK_ALL_FILES=true"), env...) // the first is for schedulers
 	s.cmd.Stderr = s.log
@@ -83,13 +101,28 @@ func StartWith(t testing.TB, env []string, args ...string) *Server {
 	})
 	if err != nil {
 		<-s.done
-		t.Fatalf("firn %s printed no line: %v\n%s", strings.Join(args, " "), err, s.log.text())
+		return s, fmt.Errorf("firn %s printed no line: %w\n%s", strings.Join(args, " "), err, s.log.text())
 	}
 	if err := json.Unmarshal([]byte(line), &s.Ready); err != nil {
 		t.Fatalf("firn %s printed %q: %v", strings.Join(args, " "), line, err)
 	}
 	s.Address, _ = s.Ready["address"].(string)
-	return s
+	return s, nil
+}
+
+// lastingAddress is a free address that stays free while a process that had it is
+// down: its port is below those that the system hands out by itself.
+func lastingAddress(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		at := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", at); err == nil {
+			_ = l.Close()
+			return at
+		}
+	}
+	t.Fatal("no port from 20000 to 29999 is free")
+	return ""
 }
 
 // Stop asks the process to end and waits for it; a process that takes over 30 s
@@ -117,11 +150,22 @@ func (s *Server) Kill() {
 // restart on the same directory. env are further environment variables.
 func (s *Server) Again(t testing.TB, env ...string) *Server {
 	t.Helper()
-	args := slices.Clone(s.args)
-	if i := slices.Index(args, "--listen"); i >= 0 {
-		args[i+1] = s.Address
+	return StartWith(t, env, s.args...)
+}
+
+// AgainUntil is Again for a process that dies the nth time that it gets to a fail
+// point, and makes the file mark then. That may be before it has printed its line,
+// with the work that it finds on its directory.
+func (s *Server) AgainUntil(t testing.TB, at failpoint.Point, n int, mark string, env ...string) *Server {
+	t.Helper()
+	doomed, err := launch(t, append(env, fmt.Sprintf("FIRN_FAILPOINT=%s:%d", at, n), "FIRN_FAILPOINT_MARK="+mark), s.args)
+	if err != nil {
+		if _, missing := os.Stat(mark); missing != nil {
+			t.Fatal(err)
+		}
+		doomed.Ready, doomed.Address = s.Ready, s.Address
 	}
-	return StartWith(t, env, args...)
+	return doomed
 }
 
 // Signal sends the process a signal.
