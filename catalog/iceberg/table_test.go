@@ -211,7 +211,7 @@ func TestFind(t *testing.T) {
 	f := newFixture(t, idKV(), nil, nil)
 	u := f.unit("a,b/c=d", f.file(false, rows(nil, 1, 2)))
 	u.JobID = "job,with/odd=text"
-	f.now = time.UnixMilli(f.now.UnixMilli() + 5)
+	f.now = time.UnixMilli(f.meta().LastUpdatedMillis() + 5)
 	r := f.append(u, f.unit("other", f.file(false, rows(nil, 3))))
 	for _, reopened := range []bool{false, true} {
 		if reopened {
