@@ -20,8 +20,9 @@ type Renewer interface {
 	Expired(accessKeyID string)
 }
 
-// expiredCodes are with what stores refuse keys that have ended, untouched.
-var expiredCodes = map[string]bool{"ExpiredToken": true, "ExpiredTokenException": true, "TokenRefreshRequired": true}
+// expiredCodes are with what stores refuse keys that have ended, untouched. MinIO
+// doesn't know them any more.
+var expiredCodes = map[string]bool{"ExpiredToken": true, "ExpiredTokenException": true, "TokenRefreshRequired": true, "InvalidAccessKeyId": true}
 
 // renewing is a Renewer as the SDK's provider.
 func renewing(r Renewer) aws.CredentialsProvider {

@@ -29,12 +29,18 @@ func (r *numbered) Expired(id string) {
 // with others, for reads and for data files alike; a write that decides who wins is
 // sent once.
 func TestExpiredKeysAreRenewed(t *testing.T) {
+	for code, status := range map[string]int{"ExpiredToken": http.StatusBadRequest, "InvalidAccessKeyId": http.StatusForbidden} {
+		t.Run(code, func(t *testing.T) { expiredKeysAreRenewed(t, code, status) })
+	}
+}
+
+func expiredKeysAreRenewed(t *testing.T, code string, status int) {
 	var puts atomic.Int32
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if a := r.Header.Get("Authorization"); strings.Contains(a, "Credential=k1/") || r.Method == http.MethodGet && strings.Contains(a, "Credential=k2/") {
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = io.WriteString(w, "<Error><Code>ExpiredToken</Code><Message>gone</Message></Error>")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "<Error><Code>"+code+"</Code><Message>gone</Message></Error>")
 			return
 		}
 		if r.Method == http.MethodPut {

@@ -69,6 +69,8 @@ const (
 	// Expired: the store isn't asked; the reply is that the keys have ended, which
 	// that to a HEAD can't say.
 	Expired Fault = "expired"
+	// Forgotten: as Expired, in MinIO's words, which knows no such keys then.
+	Forgotten Fault = "forgotten"
 	// Reset: the store isn't asked, and the connection is reset.
 	Reset Fault = "reset"
 	// Lost: the request takes effect, and the connection is reset without a reply.
@@ -260,6 +262,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>`)
+	case Forgotten:
+		refuse(w, r, http.StatusForbidden, "InvalidAccessKeyId")
 	case Reset:
 		reset(r)
 	case Lost:
