@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -144,19 +145,22 @@ func TestWhatIsNotCached(t *testing.T) {
 	l := start(t, t.TempDir())
 	l.must("CREATE NAMESPACE lake.air", "CREATE TABLE lake.air.t (id bigint)")
 	for sql, want := range map[string]struct {
-		code commit.Code
-		says string
+		code       commit.Code
+		says, hint string
 	}{
-		"INSERT INTO lake.air.t SELECT 1":            {commit.CodeModeRefused, "a cached job would keep the root's input instead of the job's result"},
-		"CREATE TABLE lake.air.u (id bigint)":        {commit.CodeBadRequest, "CREATE TABLE gives no rows"},
-		"EXPLAIN SELECT 1":                           {commit.CodeBadRequest, "EXPLAIN gives no rows"},
-		"SELECT 1 AS a, 2 AS A":                      {commit.CodeFrameQuery, "several columns"},
-		"SELECT * FROM firn_cache.\"f-nobody's\"":    {commit.CodeFrameNotFound, "no such frame"},
-		"SELECT * FROM firn_cache.f AT (VERSION=>1)": {commit.CodeSQLRefused, "cached frame"},
+		"INSERT INTO lake.air.t SELECT 1":            {commit.CodeModeRefused, "a cached job would keep the root's input instead of the job's result", "Cache the statement's query, and INSERT from the frame"},
+		"CREATE TABLE lake.air.u (id bigint)":        {commit.CodeBadRequest, "CREATE TABLE gives no rows", "Cache a SELECT"},
+		"EXPLAIN SELECT 1":                           {commit.CodeBadRequest, "EXPLAIN gives no rows", "Cache a SELECT"},
+		"SELECT 1 AS a, 2 AS A":                      {commit.CodeFrameQuery, "several columns", "a name of its own with AS"},
+		"SELECT * FROM firn_cache.\"f-nobody's\"":    {commit.CodeFrameNotFound, "no such frame", "firn cache list"},
+		"SELECT * FROM firn_cache.f AT (VERSION=>1)": {commit.CodeSQLRefused, "cached frame", ""},
 	} {
 		_, err := l.Cache(t.Context(), client.Statement{SQL: sql}, client.CacheOptions{})
 		if commit.CodeOf(err) != want.code || !strings.Contains(err.Error(), want.says) {
 			t.Errorf("%s: %v", sql, err)
+		}
+		if e, ok := errors.AsType[*commit.Error](err); !ok || !strings.Contains(e.Hint, want.hint) || strings.Contains(e.Hint, "mode") {
+			t.Errorf("%s: the way out: %+v", sql, e)
 		}
 	}
 	if all, err := l.Frames(t.Context()); err != nil || len(all) != 0 {

@@ -103,7 +103,11 @@ func (s *Scheduler) executeSQL(ctx context.Context, r *firnpb.ExecuteRequest, su
 		return resp, err
 	}
 	if sub.caches != nil {
-		return nil, badRequest("cache query", fmt.Errorf("%s gives no rows that could be cached; SELECT does", stmt.Kind))
+		return nil, &commit.Error{
+			Code: commit.CodeBadRequest, Op: "cache query", Cause: fmt.Errorf("%s gives no rows that could be cached; SELECT does", stmt.Kind),
+			Tried: "nothing was run",
+			Hint:  "Cache a SELECT; run other statements without caching them.",
+		}
 	}
 	switch body := stmt.Body.(type) {
 	case *sql.Explain:

@@ -164,7 +164,7 @@ func (s *Scheduler) cutStages(ctx context.Context, j *job) (_ *plannedJob, err e
 		}
 	}
 	out.Job, err = planner.PlanJob(ctx, p, planner.Options{
-		JobID: j.id, Mode: j.mode, Root: s.cfg.Root, Adaptive: s.cfg.Planning == PlanningAdaptive, Slots: s.slots(ctx),
+		JobID: j.id, Mode: j.mode, Frame: j.caches != nil, Root: s.cfg.Root, Adaptive: s.cfg.Planning == PlanningAdaptive, Slots: s.slots(ctx),
 		Bind: func(ctx context.Context, l *plan.Logical) (own plan.Node, err error) {
 			if bound, err = s.bind(ctx, j, l, out.flight); err == nil {
 				own, out.keys, out.warnings, err = storekeys.Scope(ctx, s.cfg.StoreKeys, bound)

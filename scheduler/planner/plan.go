@@ -20,6 +20,8 @@ type Options struct {
 	JobID string
 	// Mode is how the job's stages run; empty for plan.ModeStaged.
 	Mode plan.Mode
+	// Frame: the job's rows stay as a cached frame.
+	Frame bool
 	// Root picks the root operators that run on the scheduler. It is asked once,
 	// about the plan's top. Nil: none.
 	Root func(plan.Node) bool
@@ -74,7 +76,7 @@ func PlanJob(ctx context.Context, p plan.Plan, opts Options) (*Job, error) {
 	}
 	below := top
 	if opts.Root != nil && opts.Root(top) {
-		if job.Root, below, err = split(top, job); err != nil {
+		if job.Root, below, err = split(top, job, opts.Frame); err != nil {
 			return nil, err
 		}
 	}
@@ -104,18 +106,23 @@ func bind(ctx context.Context, p plan.Plan, f func(context.Context, *plan.Logica
 	}
 }
 
-// split takes the root off the plan and checks that a scheduler may run it.
-func split(top plan.Node, job *Job) (root, below plan.Node, err error) {
+// split takes the root off the plan and checks that a scheduler may run it; frame says
+// that the job's rows were to stay as a cached frame.
+func split(top plan.Node, job *Job, frame bool) (root, below plan.Node, err error) {
 	if job.Mode != plan.ModeStaged {
 		why := "has no point where all stages have succeeded"
 		if job.Mode == plan.ModeCached {
 			why = "would keep the root's input instead of the job's result"
 		}
+		hint := "Submit it as a staged job (leave the mode out)."
+		if frame { // whose mode nobody chose
+			hint = "Cache the statement's query, and INSERT from the frame; or run the statement without caching it."
+		}
 		return nil, nil, &commit.Error{
 			Code: commit.CodeModeRefused, Op: "plan job", Object: job.ID,
 			Cause: fmt.Errorf("the job's last step (%s) runs on the scheduler after all stages have succeeded, and a %s job %s", describeRoot(top), job.Mode, why),
 			Tried: "nothing was run",
-			Hint:  "Submit it as a staged job (leave the mode out).",
+			Hint:  hint,
 		}
 	}
 	c, ok := top.(*plan.Commit)
