@@ -250,6 +250,8 @@ const (
 	CodeProbeRefused Code = "FIRN-6026"
 	// CodeStageNotFound: stage not found.
 	CodeStageNotFound Code = "FIRN-6027"
+	// CodeQueueFull: too many statements wait.
+	CodeQueueFull Code = "FIRN-6028"
 	// CodeWriteNotFound: write not found.
 	CodeWriteNotFound Code = "FIRN-6040"
 	// CodeWriteNotOpen: write isn't open any more.
@@ -456,6 +458,7 @@ var codeInfos = map[Code]CodeInfo{
 	CodeExecutorNotFound:        {Code: CodeExecutorNotFound, Kind: "not_found", Title: "executor not found", Cause: "No executor of that id is registered with the scheduler.", Hint: "`firn executor list` shows those there are."},
 	CodeProbeRefused:            {Code: CodeProbeRefused, Kind: "invalid", Title: "description of sources refused", Cause: "What an executor says of a statement's sources breaks a rule: it holds something that wasn't asked for, or absurd numbers.", Hint: "Run the statement again. If it comes again, take the executors out of service one by one and report the message."},
 	CodeStageNotFound:           {Code: CodeStageNotFound, Kind: "not_found", Title: "stage not found", Cause: "The job has no stage of that id, or isn't planned yet.", Hint: "The job's own page lists its stages."},
+	CodeQueueFull:               {Code: CodeQueueFull, Kind: "failed", Title: "too many statements wait", Cause: "As many statements wait to be planned as the scheduler allows. Nothing of this one was run or recorded.", Hint: "Send it again later, with the same idempotency key. `firn job list --state queued` shows who waits; `jobs.max_queued` in the scheduler's file is how many may."},
 	CodeWriteNotFound:           {Code: CodeWriteNotFound, Kind: "not_found", Title: "write not found", Cause: "The scheduler has no record of an open write of that id or key, or it is another principal's.", Hint: "Begin a write with firn.v1.BeginWrite; `firn job list` shows those there are."},
 	CodeWriteNotOpen:            {Code: CodeWriteNotOpen, Kind: "invalid", Title: "write isn't open any more", Cause: "The write was sealed by a commit, aborted, or has expired. Nothing can be added to it.", Hint: "firn.v1.WriteStatus tells what became of it."},
 	CodeTooManyWrites:           {Code: CodeTooManyWrites, Kind: "failed", Title: "too many open writes", Cause: "As many writes are open as the scheduler allows, in all or for this principal.", Hint: "Commit or abort some, wait until abandoned ones expire, or raise writes.max_open."},

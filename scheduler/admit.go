@@ -112,14 +112,40 @@ func (s *Scheduler) submit(ctx context.Context, sub submission) (*firnpb.JobStat
 	case sub.caches != nil:
 		return s.beginFrame(ctx, j, earlier, found)
 	case j.external == nil:
-		return s.begin(ctx, j)
+		return s.beginNew(ctx, j)
 	}
 	var st *firnpb.JobStatus
 	err = s.admitWrite(ctx, j, func() error {
-		st, err = s.begin(ctx, j)
+		st, err = s.beginNew(ctx, j)
 		return err
 	})
 	return st, err
+}
+
+// letIn promises room among those that wait to be planned. The caller says when it has
+// entered.
+func (s *Scheduler) letIn(op string) (entered func(), err error) {
+	entered, ok := s.line.Admit()
+	if ok {
+		return entered, nil
+	}
+	return nil, &commit.Error{
+		Code: commit.CodeQueueFull, Op: op,
+		Cause: fmt.Errorf("%d statements wait to be planned, and no more may (%d are planned at a time)", s.line.Most(), s.line.Places()),
+		Tried: "nothing was run",
+		Hint:  "Send it again later, with the same idempotency key. `firn job list --state queued` shows who waits; jobs.max_queued in the scheduler's file is how many may.",
+	}
+}
+
+// beginNew begins a job that a client asks for: as long as there is room, and not a bit
+// of it is recorded when there is none.
+func (s *Scheduler) beginNew(ctx context.Context, j *job) (*firnpb.JobStatus, error) {
+	entered, err := s.letIn("admit statement")
+	if err != nil {
+		return nil, err
+	}
+	defer entered()
+	return s.begin(ctx, j)
 }
 
 // begin records a new job and starts to plan it.

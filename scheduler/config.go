@@ -130,6 +130,9 @@ type Config struct {
 	// the same time (8 and 16). A root that waits for its table counts only if its
 	// manifest is large.
 	PlanSlots, RootSlots int
+	// MaxQueued bounds how many jobs wait to be planned (10,000). A statement that
+	// would be one more is refused, unless its key stands for a job.
+	MaxQueued int
 	// ManifestMemory bounds the memory that file manifests take in all, in bytes (1
 	// GiB); those of one job get half. A root whose manifests find no room waits.
 	ManifestMemory int64
@@ -216,6 +219,7 @@ func (c Config) withDefaults() Config {
 	c.Writes = c.Writes.WithDefaults()
 	num(&c.PlanSlots, 8)
 	num(&c.RootSlots, 16)
+	num(&c.MaxQueued, 10_000)
 	num(&c.MaxResult, 16<<20)
 	num(&c.MaxFrames, 100)
 	if c.MaxFrameBytes == 0 {
@@ -274,8 +278,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("scheduler: CommitDeadline is %v; want more than 0", c.CommitDeadline)
 	case c.ManifestMemory < minManifestMemory:
 		return fmt.Errorf("scheduler: ManifestMemory is %d; want %d or more", c.ManifestMemory, minManifestMemory)
-	case c.PlanSlots < 1 || c.RootSlots < 1:
-		return fmt.Errorf("scheduler: PlanSlots is %d and RootSlots %d; want 1 or more", c.PlanSlots, c.RootSlots)
+	case c.PlanSlots < 1 || c.RootSlots < 1 || c.MaxQueued < 1:
+		return fmt.Errorf("scheduler: PlanSlots is %d, RootSlots %d and MaxQueued %d; want 1 or more", c.PlanSlots, c.RootSlots, c.MaxQueued)
 	}
 	return c.Writes.Validate()
 }

@@ -501,8 +501,8 @@ func TestManifestThatIsShort(t *testing.T) {
 func startBlocked(t *testing.T, h *harness) string {
 	t.Helper()
 	must(t, h.s.loop.call(t.Context(), func() {
-		for range cap(h.s.planSlots) {
-			h.s.planSlots <- struct{}{}
+		for range h.s.line.Places() {
+			h.s.line.Enter()
 		}
 	}))
 	return h.submit(&firnpb.ExecuteRequest{Sql: "SELECT 1", IdempotencyKey: "b"})

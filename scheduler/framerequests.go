@@ -77,7 +77,7 @@ func (s *Scheduler) beginFrame(ctx context.Context, j *job, earlier journal.Job,
 	if err != nil {
 		return nil, err
 	}
-	st, err := s.begin(ctx, j)
+	st, err := s.beginNew(ctx, j)
 	if err != nil {
 		_ = s.loop.call(context.WithoutCancel(ctx), func() {
 			_ = s.frameEvent(cached.BuildFailed{Frame: j.frame, Build: j.id, Err: err})

@@ -16,6 +16,7 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
+	"github.com/firn-project/firn/scheduler/admission"
 	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/flightsource"
@@ -45,8 +46,10 @@ type job struct {
 	started, ended time.Time
 	early          graph.State
 	earlyErr       error
-	cancelPlan     context.CancelFunc
-	planned        *planner.Job
+	// turn is the job's place for planning, or its wait for one.
+	turn       *admission.Turn
+	cancelPlan context.CancelFunc
+	planned    *planner.Job
 	// planBody is the plan as the journal has it, without layouts.
 	planBody []byte
 	layouts  map[int]*adaptive.Layout

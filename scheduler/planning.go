@@ -28,16 +28,18 @@ import (
 	"github.com/firn-project/firn/sql"
 )
 
-// startPlanning plans a job on a goroutine of its own.
+// startPlanning plans a job on a goroutine of its own, when it's the job's turn.
 func (s *Scheduler) startPlanning(j *job) {
 	ctx, cancel := context.WithCancel(s.life)
-	j.cancelPlan = cancel
+	turn := s.line.Enter()
+	j.turn, j.cancelPlan = turn, func() {
+		cancel()
+		turn.GiveUp() // its room is there for the next one at once
+	}
 	s.wg.Go(func() {
 		defer cancel()
-		select {
-		case s.planSlots <- struct{}{}:
-			defer func() { <-s.planSlots }()
-		case <-ctx.Done():
+		defer turn.Leave()
+		if turn.Wait(ctx) != nil {
 			return
 		}
 		s.loop.put(func() {
@@ -277,11 +279,10 @@ func (s *Scheduler) bind(ctx context.Context, j *job, l *plan.Logical, flight *f
 	}
 	var run func(context.Context, string, string) (plan.Source, error)
 	if flight != nil {
-		run = func(ctx context.Context, source, query string) (plan.Source, error) {
+		run = func(ctx context.Context, source, query string) (src plan.Source, err error) {
 			// An engine may take an hour; others may plan meanwhile.
-			<-s.planSlots
-			defer func() { s.planSlots <- struct{}{} }()
-			return flight.Run(ctx, source, query)
+			j.turn.Aside(func() { src, err = flight.Run(ctx, source, query) })
+			return src, err
 		}
 	}
 	return bind(ctx, stmt, l.Session, sql.BindOptions{
@@ -333,13 +334,17 @@ func (s *Scheduler) rebase(ctx context.Context, jobID string, top plan.Node) (pl
 
 // explain plans a statement without running it.
 func (s *Scheduler) explain(ctx context.Context, sub submission) (string, []*firnpb.ResultColumn, error) {
-	select {
-	case s.planSlots <- struct{}{}:
-		defer func() { <-s.planSlots }()
-	case <-ctx.Done():
-		return "", nil, context.Cause(ctx)
+	entered, err := s.letIn("explain statement")
+	if err != nil {
+		return "", nil, err
 	}
 	j := newJob(sub, time.Now())
+	j.turn = s.line.Enter()
+	defer j.turn.Leave()
+	entered()
+	if err := j.turn.Wait(ctx); err != nil {
+		return "", nil, context.Cause(ctx)
+	}
 	planned, err := s.cutStages(ctx, j)
 	_ = s.loop.call(context.WithoutCancel(ctx), func() {
 		for _, id := range j.uploads {

@@ -25,6 +25,7 @@ import (
 	"github.com/firn-project/firn/internal/flightread"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
+	"github.com/firn-project/firn/scheduler/admission"
 	"github.com/firn-project/firn/scheduler/answers"
 	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/committer"
@@ -93,7 +94,8 @@ type Scheduler struct {
 	settling sync.Map
 	// manifests bounds the memory of file manifests.
 	manifests *answers.Pool
-	planSlots chan struct{}
+	// line is where jobs wait to be planned.
+	line      *admission.Line
 	rootSlots chan struct{}
 
 	lis    net.Listener
@@ -146,7 +148,7 @@ func New(cfg Config) (*Scheduler, error) {
 	return &Scheduler{
 		cfg: cfg, log: cfg.Logger, placement: placement.New(), leave: make(chan struct{}), mark: uuid.NewString()[len("00000000-0000-4000-"):],
 		manifests: answers.NewPool(cfg.ManifestMemory),
-		planSlots: make(chan struct{}, cfg.PlanSlots), rootSlots: make(chan struct{}, cfg.RootSlots),
+		line:      admission.New(cfg.PlanSlots, cfg.MaxQueued), rootSlots: make(chan struct{}, cfg.RootSlots),
 		state: state{
 			jobs: map[string]*job{}, byKey: map[string]*job{}, cached: map[string]*job{}, frames: newFrames(cfg),
 			executors: map[string]*executor{}, replaced: map[string][]string{}, attempts: map[string]*attempt{}, uploads: map[string]*upload{}, results: map[string]time.Time{},

@@ -44,12 +44,7 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 	if j.early == graph.Succeeded {
 		st.PercentComplete = 100
 	}
-	if j.mode == plan.ModePipelined && !j.hasEnded() && len(j.queue) > 0 {
-		st.WaitsFor = fmt.Sprintf("slots: %d tasks that could run wait for a free one, and those that read them with them", len(j.queue))
-	}
-	if s.lacksExecutors(j) {
-		st.WaitsFor = "an executor: none takes tasks now"
-	}
+	st.WaitsFor = s.waitsFor(j)
 	if j.graph != nil {
 		st.Phase = j.graph.Phase()
 		st.PercentComplete = float64(j.graph.Progress())
@@ -78,6 +73,32 @@ func (s *Scheduler) status(j *job) *firnpb.JobStatus {
 		st.Report = reportOf(commit.Report{Table: j.target, Operation: commit.OperationAppend, State: j.commitState()})
 	}
 	return st
+}
+
+// waitsFor says what the job waits for, in words, as far as the event loop knows.
+func (s *Scheduler) waitsFor(j *job) string {
+	switch {
+	case j.hasEnded():
+	case s.lacksExecutors(j):
+		return "an executor: none takes tasks now"
+	case j.state() == graph.Queued && j.turn != nil && j.turn.Waits():
+		return fmt.Sprintf("a place to be planned: %d statements are planned at a time, and %d wait", s.line.Places(), s.line.Waiting())
+	case len(j.queue) > 0 && j.mode == plan.ModePipelined:
+		return fmt.Sprintf("slots: %d tasks that could run wait for a free one, and those that read them with them", len(j.queue))
+	case len(j.queue) > 0 && !s.runsTasks(j):
+		return fmt.Sprintf("slots: %d tasks could run, and none of them has got a free one yet", len(j.queue))
+	}
+	return ""
+}
+
+// runsTasks says whether a task of the job is on an executor.
+func (s *Scheduler) runsTasks(j *job) bool {
+	for _, a := range s.state.attempts {
+		if a.job == j {
+			return true
+		}
+	}
+	return false
 }
 
 // lacksExecutors: the job is planned or has tasks to run, and no executor takes any.
@@ -168,7 +189,7 @@ func recorded(r journal.Job) (*firnpb.JobStatus, error) {
 
 // now is how the scheduler is, for its metrics.
 func (s *Scheduler) now(ctx context.Context) (metrics.Now, error) {
-	n := metrics.Now{Executors: map[string]int{}, QueueLength: map[string]int64{}, Unknown: map[string]int64{}, Orphans: map[string]int64{}}
+	n := metrics.Now{Queued: s.line.Waiting(), Executors: map[string]int{}, QueueLength: map[string]int64{}, Unknown: map[string]int64{}, Orphans: map[string]int64{}}
 	for _, w := range s.committer.Waits() {
 		n.QueueLength[w.Format]++
 	}

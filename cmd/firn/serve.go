@@ -88,7 +88,7 @@ func (a *app) runScheduler(cmd *cobra.Command, cfg cluster.SchedulerConfig) erro
 	cfg.DeltaPaths = a.file.Delta.Paths
 	cfg.Planning, cfg.Cache, cfg.Writes = a.file.Planning, a.file.Cache, a.file.Writes
 	cfg.FlightSources = a.file.Sources.FlightSQL
-	cfg.Speculation, cfg.Results = a.file.Speculation, a.file.Results
+	cfg.Speculation, cfg.Results, cfg.Jobs = a.file.Speculation, a.file.Results, a.file.Jobs
 	cfg.LocalAllow, cfg.Executors, cfg.CreateCatalog = a.file.Sources.Local.Allow, a.file.Executors, a.file.CreateCatalog
 	for name, c := range a.file.Catalogs {
 		cfg.Catalogs = append(cfg.Catalogs, catalog.Config{

@@ -59,6 +59,7 @@ type SchedulerConfig struct {
 	Executors   config.Executors
 	Speculation config.Speculation
 	Results     config.Results
+	Jobs        config.Jobs
 	// Cache bounds cached frames.
 	Cache config.Cache
 	// ParkedRetention, JournalRetention and SweepDelay are scheduler.Config's.
@@ -161,6 +162,7 @@ func StartScheduler(ctx context.Context, cfg SchedulerConfig) (_ *Scheduler, err
 		StoreKeys:         storeKeys{catalogs, cfg.SourceStores, cfg.AnyCatalog},
 		HeartbeatInterval: cfg.Executors.Heartbeat, ExecutorTimeout: cfg.Executors.Timeout, ExecutorWait: cfg.Executors.Wait, ExecutorReturn: cfg.Executors.Return,
 		Speculation: speculationOf(cfg.Speculation), ResultTTL: cfg.Results.Keep,
+		PlanSlots: cfg.Jobs.PlannedAtOnce, MaxQueued: cfg.Jobs.MaxQueued,
 		ParkedRetention: cfg.ParkedRetention, JournalRetention: cfg.JournalRetention, SweepDelay: cfg.SweepDelay,
 		CommitDeadline: cfg.CommitDeadline, CheckAllFiles: cfg.CheckAllFiles, ManifestMemory: cfg.ManifestMemory,
 		Dial: sec.dial, ServerOptions: sec.server, Authenticate: sec.gate.Check,

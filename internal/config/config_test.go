@@ -43,6 +43,7 @@ sources: {local: {allow: [/data]}}
 executors: {heartbeat: 500ms, timeout: 5s, wait: 1m30s}
 speculation: {enabled: false, done: 0.5, slower: 2, at_least: 1m}
 results: {keep: 10m}
+jobs: {planned_at_once: 4, max_queued: 50}
 parked: {retention: 48h}
 journal: {retention: 720h}
 sweep: {delay: 1h}
@@ -60,6 +61,7 @@ writes: {ttl: 10m, max_age: 2h, max_open: 7, max_manifest: 1MiB, max_files: 9}
 		}},
 		Sources:     Sources{Local: LocalSources{Allow: []string{"/data"}}},
 		Speculation: Speculation{Enabled: new(bool), Done: 0.5, Slower: 2, AtLeast: time.Minute}, Results: Results{Keep: 10 * time.Minute},
+		Jobs:      Jobs{PlannedAtOnce: 4, MaxQueued: 50},
 		Executors: Executors{Heartbeat: 500 * time.Millisecond, Timeout: 5 * time.Second, Wait: 90 * time.Second},
 		Parked:    Parked{48 * time.Hour}, Journal: Journal{720 * time.Hour}, Sweep: Sweep{time.Hour},
 		Writes: Writes{TTL: 10 * time.Minute, MaxAge: 2 * time.Hour, MaxOpen: 7, MaxManifest: 1 << 20, MaxFiles: 9},
@@ -87,7 +89,7 @@ func TestBadFiles(t *testing.T) {
 	lake := "catalogs: {lake: {type: sql, uri: x, warehouse: y"
 	for text, want := range map[string]string{
 		"dispach: push":                                  "line 1: unknown key dispach; did you mean dispatch?",
-		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, cache, catalogs, commit, create_catalog, delta, dir, dispatch, executors, flight_sql, http, journal, listen, parked, planning, results, sources, speculation, sweep, tls",
+		"zzz: 1":                                         "unknown key zzz; known are allow_anonymous, allow_plaintext, cache, catalogs, commit, create_catalog, delta, dir, dispatch, executors, flight_sql, http, jobs, journal, listen, parked, planning, results, sources, speculation, sweep, tls",
 		"sources: {local: {alow: []}}":                   "unknown key sources.local.alow; did you mean allow?",
 		lake + ", warehose: z}}":                         "unknown key catalogs.lake.warehose; did you mean warehouse?",
 		"flight_sql: {listen: here}":                     "flight_sql.listen: ",
@@ -113,6 +115,8 @@ func TestBadFiles(t *testing.T) {
 		lake + ", properties: {p_file: /no/such/file}}}": "catalogs.lake.properties.p_file: open /no/such/file",
 		"sources: {local: {allow: [relative]}}":          `sources.local.allow[0]: "relative": want an absolute path`,
 		"executors: {timeout: 1}":                        "executors",
+		"jobs: {planned_at_once: -1}":                    "jobs.planned_at_once: -1: want 1 or more",
+		"jobs: {max_queued: -1}":                         "jobs.max_queued: -1: want 1 or more",
 		"cache: {ttl: -1s}":                              "cache.ttl: -1s: want more than 0",
 		"cache: {frames: -1}":                            "cache.frames: -1: want 1 or more",
 		"cache: {bytes: much}":                           `line 1: "much": want a size`,

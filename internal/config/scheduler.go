@@ -32,6 +32,7 @@ type Scheduler struct {
 	Catalogs  map[string]Catalog `yaml:"catalogs"`
 	Sources   Sources            `yaml:"sources"`
 	Delta     Delta              `yaml:"delta"`
+	Jobs      Jobs               `yaml:"jobs"`
 	Executors Executors          `yaml:"executors"`
 	// Speculation says which tasks are run a second time.
 	Speculation Speculation `yaml:"speculation"`
@@ -362,7 +363,7 @@ func (s Scheduler) Validate() error {
 			return fmt.Errorf("sources.stores[%d].location: %q: want s3://bucket or s3://bucket/prefix", i, st.Location)
 		}
 	}
-	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Executors.validate(), s.Speculation.validate(), s.Results.validate(), s.HTTP.validate(), s.FlightSQL.validate(), s.Cache.validate(), s.Writes.validate())
+	return errors.Join(s.CreateCatalog.validate(), s.TLS.validate(), s.Jobs.validate(), s.Executors.validate(), s.Speculation.validate(), s.Results.validate(), s.HTTP.validate(), s.FlightSQL.validate(), s.Cache.validate(), s.Writes.validate())
 }
 
 func isBucket(location string) bool {

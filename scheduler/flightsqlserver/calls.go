@@ -99,7 +99,7 @@ func told(err error) error {
 		s.Code = int32(codes.Unauthenticated)
 	case commit.CodeResultLost:
 		s.Code = int32(codes.NotFound)
-	case commit.CodeTooManyReaders:
+	case commit.CodeTooManyReaders, commit.CodeQueueFull:
 		s.Code = int32(codes.ResourceExhausted)
 	case commit.CodeFlightSQLRefused:
 		s.Code = int32(codes.Unimplemented)

@@ -4,8 +4,9 @@ import "github.com/firn-project/firn/internal/meter"
 
 // Now is how a scheduler is at one moment.
 type Now struct {
-	// TasksPending wait for a slot.
-	TasksPending int
+	// Queued are the statements that wait to be planned, TasksPending the tasks that
+	// wait for a slot.
+	Queued, TasksPending int
 	// Executors counts them by state.
 	Executors map[string]int
 	// QueueLength is how many sealed commits aren't through, Unknown how many have
@@ -22,6 +23,7 @@ type Now struct {
 }
 
 const (
+	queuedName    = "firn_jobs_queued"
 	pendingName   = "firn_tasks_pending"
 	executorsName = "firn_executors"
 	queueName     = "firn_commit_queue_length"
@@ -34,6 +36,7 @@ const (
 )
 
 func (m *Metrics) gauges() {
+	m.set.Gauge(queuedName, "Statements that wait to be planned.")
 	m.set.Gauge(pendingName, "Tasks that wait for a slot.")
 	m.set.Gauge(executorsName, "Executors that are known.", "state")
 	m.set.Gauge(queueName, "Sealed commits that aren't through.", "format")
@@ -49,6 +52,7 @@ func (m *Metrics) gauges() {
 // tell gives the values. Formats and states without any are told as 0, so that an
 // alert sees them end.
 func (n Now) tell(g meter.Gauge) {
+	g(queuedName, float64(n.Queued))
 	g(pendingName, float64(n.TasksPending))
 	for _, state := range []string{"ready", "draining", "drained", "returning", "passed_over"} {
 		g(executorsName, float64(n.Executors[state]), state)

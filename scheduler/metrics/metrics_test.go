@@ -18,7 +18,7 @@ import (
 func TestNamesAndValues(t *testing.T) {
 	m := metrics.New(slog.New(slog.DiscardHandler))
 	m.Watch(func(context.Context) (metrics.Now, error) {
-		return metrics.Now{TasksPending: 7, Executors: map[string]int{"ready": 2}, QueueLength: map[string]int64{"iceberg": 3}, Unknown: map[string]int64{"delta": 1}, Orphans: map[string]int64{"delta": 40}, OpenWrites: 5, Leads: true}, nil
+		return metrics.Now{Queued: 6, TasksPending: 7, Executors: map[string]int{"ready": 2}, QueueLength: map[string]int64{"iceberg": 3}, Unknown: map[string]int64{"delta": 1}, Orphans: map[string]int64{"delta": 40}, OpenWrites: 5, Leads: true}, nil
 	})
 	m.Job("succeeded", "insert", time.Second)
 	m.Task(metrics.TaskSucceeded, time.Second)
@@ -73,6 +73,9 @@ firn_executors{state="draining"} 0
 firn_executors{state="passed_over"} 0
 firn_executors{state="ready"} 2
 firn_executors{state="returning"} 0
+# HELP firn_jobs_queued Statements that wait to be planned.
+# TYPE firn_jobs_queued gauge
+firn_jobs_queued 6
 # HELP firn_jobs_total Jobs that ended.
 # TYPE firn_jobs_total counter
 firn_jobs_total{operation="insert",state="succeeded"} 1
@@ -104,7 +107,7 @@ firn_tasks_total{outcome="lost"} 1
 firn_tasks_total{outcome="succeeded"} 1
 `
 	names := []string{
-		"firn_commit_conflicts_total", "firn_commit_queue_length", "firn_commit_state_unknown", "firn_commits_total", "firn_executors", "firn_jobs_total",
+		"firn_commit_conflicts_total", "firn_commit_queue_length", "firn_commit_state_unknown", "firn_commits_total", "firn_executors", "firn_jobs_queued", "firn_jobs_total",
 		"firn_leader", "firn_manifest_duplicates_total", "firn_manifests_received_total", "firn_open_writes", "firn_orphan_files",
 		"firn_rows_written_total", "firn_tasks_pending", "firn_tasks_total",
 	}

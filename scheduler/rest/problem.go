@@ -59,7 +59,7 @@ func statusOf(err error) int {
 		return http.StatusConflict
 	case commit.CodeResultLost:
 		return http.StatusGone
-	case commit.CodeSchedulerClosing, commit.CodeNoExecutors, commit.CodeJournalFull:
+	case commit.CodeSchedulerClosing, commit.CodeNoExecutors, commit.CodeJournalFull, commit.CodeQueueFull:
 		return http.StatusServiceUnavailable
 	case "":
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
