@@ -51,6 +51,20 @@ func TestAFullDiskOfOneExecutorFailsNoJob(t *testing.T) {
 	}
 }
 
+// A task may use its slot's share of the executor's memory.
+func TestATaskGetsItsSlotsMemory(t *testing.T) {
+	for _, dispatch := range []string{DispatchPush, DispatchPull} {
+		h := start(t, func(c *Config) { c.Dispatch = dispatch })
+		e := startExecutor(t, h.s, executorOptions{id: "e1", slots: 4}) // with 1 GiB
+		wantState(t, h.run(&firnpb.ExecuteRequest{Sql: insert}), graph.Succeeded, commit.CommitCommitted)
+		for range parts {
+			if task := receive(t, e.launched, "task"); task.GetMemoryBytes() != 1<<28 {
+				t.Errorf("%s: a task gets %d bytes, want %d", dispatch, task.GetMemoryBytes(), 1<<28)
+			}
+		}
+	}
+}
+
 // Without another executor a task is tried again where it failed.
 func TestTheOnlyExecutorIsTriedAgain(t *testing.T) {
 	for _, dispatch := range []string{DispatchPush, DispatchPull} {

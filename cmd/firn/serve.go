@@ -138,7 +138,7 @@ When it has registered it prints one line of JSON to stdout:
 	f.StringVar(&cfg.HTTP, "http-listen", "", "`HOST:PORT` of health checks and metrics; port 0 takes a free one, and empty has none")
 	f.StringVar(&cfg.Dir, "dir", "", "`directory` for shuffle and spill files")
 	f.IntVar(&cfg.Slots, "slots", 2, "how many tasks run at a time")
-	f.StringVar(&sizes.memory, "memory", "", "memory for all slots together, such as 4GiB; default half of the machine's")
+	f.StringVar(&sizes.memory, "memory", "", "memory for all slots together, such as 4GiB, of which each task gets one slot's share; default half of the machine's")
 	f.StringVar(&sizes.objects, "object-cache", "", "disk for all slots together to keep parts of objects while they are read, such as 20GiB; default what there is")
 	f.StringVar(&sizes.shuffle, "shuffle-disk", "", "disk for shuffle files and uploads, such as 100GiB; a task that needs more fails; default what there is")
 	f.StringArrayVar(&cfg.LocalAllow, "sources-local-allow", nil, "`directory` below which sources may be read; overrides what the scheduler says (repeatable)")
