@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -82,7 +83,10 @@ func notFound(what string) error {
 func job(state string) *firnpb.JobStatus {
 	return &firnpb.JobStatus{
 		JobId: "j-1", State: state, Commit: "committed", PlanText: "scheduler root: commit\nstage 0 (final)\n", Revision: 7,
-		Stages: []*firnpb.StageStatus{{Id: "0", State: "succeeded", Tasks: 2, TasksDone: 2}, {Id: "scheduler", State: "running", Attempts: 3, SnapshotId: "5937117119577207079"}},
+		Stages: []*firnpb.StageStatus{{Id: "0", State: "succeeded", Tasks: 2, TasksDone: 2}, {
+			Id: "scheduler", State: "running", Attempt: 2, Rows: 30, Bytes: 4096, Files: 4, StartedUnixMs: 1_700_000_000_000, EndedUnixMs: 1_700_000_001_500,
+			Error: "the catalog is slow", Attempts: 3, Conflicts: 1, SnapshotId: "5937117119577207079",
+		}},
 	}
 }
 
@@ -302,7 +306,7 @@ func TestAnswers(t *testing.T) {
 }
 
 // TestRoot31_StageListEndsWithTheScheduler: the last stage is the scheduler's, with
-// no tasks and with what its commit has.
+// no tasks and with all that its commit has.
 func TestRoot31_StageListEndsWithTheScheduler(t *testing.T) {
 	base := serve(t, &fake{}, nil)
 	_, _, body := call(t, "GET", base+"/api/v1/jobs/j-1/stages")
@@ -311,8 +315,13 @@ func TestRoot31_StageListEndsWithTheScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := got.Stages[len(got.Stages)-1]
-	if tasks, ok := last["tasks"].([]any); last["stage_id"] != "scheduler" || !ok || len(tasks) != 0 || last["state"] != "running" || last["attempts"] != 3.0 {
-		t.Errorf("%v", last)
+	want := map[string]any{
+		"stage_id": "scheduler", "state": "running", "attempt": 2.0, "task_count": 0.0, "tasks_done": 0.0, "tasks": []any{},
+		"rows": 30.0, "bytes": 4096.0, "files": 4.0, "started": "2023-11-14T22:13:20Z", "ended": "2023-11-14T22:13:21.5Z",
+		"error": "the catalog is slow", "attempts": 3.0, "conflicts": 1.0, "snapshot_id": "5937117119577207079",
+	}
+	if !reflect.DeepEqual(last, want) {
+		t.Errorf("got  %v\nwant %v", last, want)
 	}
 	if tasks := got.Stages[0]["tasks"].([]any); len(tasks) != 1 {
 		t.Errorf("%v", got.Stages[0])
