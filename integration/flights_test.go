@@ -40,7 +40,7 @@ const createFlights = `CREATE TABLE lake.air.flights (date timestamp, delay bigi
 // on all four, one snapshot, and a second run under the same key adds nothing.
 func TestMainJobOnFourExecutors(t *testing.T) {
 	in := input(t)
-	for _, dispatch := range []string{"push", "pull"} {
+	for dispatch, delivery := range map[string]string{"push": "stream", "pull": "poll"} {
 		t.Run(dispatch, func(t *testing.T) {
 			dir := t.TempDir()
 			config := filepath.Join(dir, "scheduler.yaml")
@@ -58,7 +58,7 @@ func TestMainJobOnFourExecutors(t *testing.T) {
 			insert := "INSERT INTO lake.air.flights SELECT * FROM read_parquet(" + process.Quote(in.path) + ")"
 
 			var first, second process.Write
-			c.Exec(&first, insert, "--idempotency-key", "main")
+			c.Exec(&first, insert, "--idempotency-key", "main", "--delivery", delivery)
 			if first.State != "succeeded" || first.Commit != "committed" || first.Rows != in.rows || first.Deduplicated {
 				t.Fatalf("first insert: %+v", first)
 			}

@@ -33,36 +33,48 @@ func rowsOut(e **fakeExecutor, rows func(output int) int64) func(*firnpb.TaskDef
 }
 
 // TestRoot35_AdaptiveInsertCommitsOnce: cut anew, an INSERT commits once, under push
-// and pull, with an executor lost in between or not.
+// and pull, told of by stream and by poll, with an executor lost in between or not.
 func TestRoot35_AdaptiveInsertCommitsOnce(t *testing.T) {
 	for _, dispatch := range []string{DispatchPush, DispatchPull} {
-		for _, lose := range []bool{false, true} {
-			t.Run(dispatch, func(t *testing.T) {
-				h := startIn(t, t.TempDir(), adaptiveCatalogs(), func(c *Config) { c.Dispatch = dispatch })
-				hold := newStop()
-				var e1, e2 *fakeExecutor
-				first := rowsOut(&e1, func(int) int64 { return 5 })
-				e1 = startExecutor(t, h.s, executorOptions{id: "e1", slots: parts, task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
-					if _, writes := n.(*plan.Write); writes && lose {
-						hold.wait()
-						return nil
-					}
-					return first(d, n)
-				}})
-				id := h.submit(&firnpb.ExecuteRequest{Sql: "INSERT INTO mem.ns.t SELECT 2"})
-				if lose {
-					receive(t, hold.arrived, "write")
-					close(hold.release)
-					e2 = startExecutor(t, h.s, executorOptions{id: "e2", slots: parts, task: rowsOut(&e2, func(int) int64 { return 5 })})
-					h.lose(e1)
+		for _, form := range []string{"logical", "physical"} {
+			for _, delivery := range []string{"stream", "poll"} {
+				for _, executors := range []string{"stay", "lost"} {
+					t.Run(strings.Join([]string{dispatch, form, delivery, executors}, "/"), func(t *testing.T) {
+						testAdaptiveInsert(t, dispatch, form, delivery, executors == "lost")
+					})
 				}
-				st := h.wait(id)
-				wantState(t, st, graph.Succeeded, commit.CommitCommitted)
-				if st.GetStages()[1].GetTasks() != 1 || h.catalogs.table.Applied() != 1 || h.catalogs.table.Rows("main") != 10 {
-					t.Errorf("%d commits, %d rows, %v", h.catalogs.table.Applied(), h.catalogs.table.Rows("main"), st.GetStages())
-				}
-			})
+			}
 		}
+	}
+}
+
+func testAdaptiveInsert(t *testing.T, dispatch, form, delivery string, lose bool) {
+	h := startIn(t, t.TempDir(), adaptiveCatalogs(), func(c *Config) { c.Dispatch = dispatch })
+	hold := newStop()
+	var e1, e2 *fakeExecutor
+	first := rowsOut(&e1, func(int) int64 { return 5 })
+	e1 = startExecutor(t, h.s, executorOptions{id: "e1", slots: parts, task: func(d *firnpb.TaskDefinition, n plan.Node) *firnpb.TaskStatus {
+		if _, writes := n.(*plan.Write); writes && lose {
+			hold.wait()
+			return nil
+		}
+		return first(d, n)
+	}})
+	req := &firnpb.ExecuteRequest{Sql: "INSERT INTO mem.ns.t SELECT 2"}
+	if form == "physical" {
+		req = &firnpb.ExecuteRequest{Physical: physical(t, h, insertPlan(plan.Pinned{Name: committest.Name}, "", true))}
+	}
+	id := h.submit(req)
+	if lose {
+		receive(t, hold.arrived, "write")
+		close(hold.release)
+		e2 = startExecutor(t, h.s, executorOptions{id: "e2", slots: parts, task: rowsOut(&e2, func(int) int64 { return 5 })})
+		h.lose(e1)
+	}
+	st := h.ended(id, delivery)
+	wantState(t, st, graph.Succeeded, commit.CommitCommitted)
+	if st.GetStages()[1].GetTasks() != 1 || h.catalogs.table.Applied() != 1 || h.catalogs.table.Rows("main") != 10 {
+		t.Errorf("%d commits, %d rows, %v", h.catalogs.table.Applied(), h.catalogs.table.Rows("main"), st.GetStages())
 	}
 }
 

@@ -254,6 +254,19 @@ func (h *harness) wait(id string) *firnpb.JobStatus {
 	return all[len(all)-1]
 }
 
+// ended gives a job's last status, by stream or by poll.
+func (h *harness) ended(id, delivery string) *firnpb.JobStatus {
+	h.t.Helper()
+	if delivery == "stream" {
+		return h.wait(id)
+	}
+	st := h.get(id)
+	for !endedState(st.GetState()) {
+		st = h.get(id)
+	}
+	return st
+}
+
 func (h *harness) watch(id string) []*firnpb.JobStatus {
 	h.t.Helper()
 	stream, err := h.client.WatchJob(h.t.Context(), &firnpb.JobRequest{JobId: id})

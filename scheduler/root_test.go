@@ -2,11 +2,13 @@ package scheduler
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/firn-project/firn/plan"
 	"github.com/firn-project/firn/scheduler/committer"
 	"github.com/firn-project/firn/scheduler/graph"
+	"github.com/firn-project/firn/scheduler/jobview"
 )
 
 func physical(t testing.TB, h *harness, top plan.Node) []byte {
@@ -58,7 +61,8 @@ func TestRoot01_ClientCannotChooseTheRoot(t *testing.T) {
 var ids = regexp.MustCompile(`(j-|a-|e-)?[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // Whatever the predicate, a job whose root doesn't match runs the same tasks
-// and shows the same stages.
+// and shows the same: its plan and stages, its page over REST, which is the JSON of its
+// view, and its event log.
 func TestRoot02_WithoutAMatchNothingChanges(t *testing.T) {
 	var want string
 	for name, edit := range map[string]func(*Config){
@@ -67,7 +71,12 @@ func TestRoot02_WithoutAMatchNothingChanges(t *testing.T) {
 		"never":   func(c *Config) { c.Root = func(plan.Node) bool { return false } },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := start(t, edit)
+			dir := t.TempDir()
+			h := start(t, func(c *Config) {
+				if c.EventDir = dir; edit != nil {
+					edit(c)
+				}
+			})
 			e := startExecutor(t, h.s, executorOptions{id: "e1", slots: 1})
 			st := h.run(&firnpb.ExecuteRequest{Sql: "SELECT 1", IdempotencyKey: "k"})
 			wantState(t, st, graph.Succeeded, commit.CommitNone)
@@ -82,6 +91,22 @@ func TestRoot02_WithoutAMatchNothingChanges(t *testing.T) {
 				fmt.Fprintln(&b, s.GetId(), s.GetState(), s.GetTasks(), s.GetRows())
 			}
 			b.WriteString(st.GetPlanText())
+			b.WriteString("\n" + shownOf(t, jobview.JobOf(st)))
+			events := h.logged(dir, st.GetJobId())
+			if len(events) < 2+2*parts {
+				t.Fatalf("%d events", len(events))
+			}
+			for _, ev := range events {
+				ev.Time = time.Time{}
+				view := ev.View
+				ev.View = nil
+				raw, err := json.Marshal(ev)
+				must(t, err)
+				b.WriteString("\n" + ids.ReplaceAllString(string(raw), "ID"))
+				if view != nil {
+					b.WriteString(shownOf(t, *view))
+				}
+			}
 			got := strings.ReplaceAll(b.String(), " ", "") // protojson's spacing differs on purpose
 			if want == "" {
 				want = got
@@ -91,6 +116,17 @@ func TestRoot02_WithoutAMatchNothingChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+// shownOf is a job's view as JSON, without ids and times, and without how often it was
+// told of.
+func shownOf(t *testing.T, v jobview.Job) string {
+	t.Helper()
+	v.Revision = 0
+	raw, err := json.Marshal(v)
+	must(t, err)
+	times := regexp.MustCompile(`"\d{4}-\d\d-\d\dT[0-9:.]+Z"`)
+	return ids.ReplaceAllString(times.ReplaceAllString(string(raw), `"TIME"`), "ID")
 }
 
 func TestRoot04_RootNeverReachesAnExecutor(t *testing.T) {
@@ -124,13 +160,7 @@ func TestRoot35_InsertCommitsOnce(t *testing.T) {
 						req = &firnpb.ExecuteRequest{Physical: h.physicalInsert(), IdempotencyKey: "k"}
 					}
 					id := h.submit(req)
-					var st *firnpb.JobStatus
-					if delivery == "stream" {
-						st = h.wait(id)
-					} else {
-						for st = h.get(id); !endedState(st.GetState()); st = h.get(id) {
-						}
-					}
+					st := h.ended(id, delivery)
 					wantState(t, st, graph.Succeeded, commit.CommitCommitted)
 					if n := h.catalogs.table.Applied(); n != 1 {
 						t.Fatalf("%d commits", n)
