@@ -199,6 +199,6 @@ func Misfit(u Unit, file, rule, why string) error {
 		Code: CodeVerification, Op: op, Object: object, Reason: ReasonValidation,
 		Cause: errors.New(why + " (rule: " + rule + ")"),
 		Tried: "nothing was committed",
-		Hint:  "Run the statement again. If it comes again, take the executor that wrote the file out of service and report the message.",
+		Hint:  "Run the statement again, or begin the write again under its key. If it comes again, report the message, and take the executor that wrote the file out of service, or correct what the engine hands in.",
 	}
 }

@@ -52,7 +52,7 @@ func CheckPartition(schema *Struct, partition []string, f commit.File) error {
 
 // FileStats are the statistics that a manifest has of a file. What can't be true
 // of any file is an error: counts out of range, bounds that are no values of the
-// type or that are swapped, columns that there aren't.
+// type or that are swapped, columns that there aren't, nulls where none may be.
 func FileStats(schema *Struct, partition []string, f commit.File) (Stats, error) {
 	s := Stats{Rows: f.Rows}
 	if f.Rows == 0 {
@@ -68,6 +68,9 @@ func FileStats(schema *Struct, partition []string, f commit.File) (Stats, error)
 		c := ColumnStats{Path: l.Path, Type: l.Type, Nulls: -1}
 		if n, ok := f.NullCounts[i+1]; ok {
 			c.Nulls = n
+		}
+		if c.Nulls > 0 && solid(schema, l.Path) {
+			return s, fmt.Errorf("column %.200q: %d nulls in a column that may not be null", strings.Join(l.Path, "."), c.Nulls)
 		}
 		var err error
 		if c.Min, err = boundOf(l, f.Lower[i+1]); err != nil {
@@ -91,6 +94,20 @@ func FileStats(schema *Struct, partition []string, f commit.File) (Stats, error)
 		}
 	}
 	return s, nil
+}
+
+// solid says whether a leaf can't be null: neither it nor a struct around it may be.
+func solid(s *Struct, path []string) bool {
+	for i, name := range path {
+		f := s.Column(name)
+		if f == nil || f.Nullable {
+			return false
+		}
+		if i < len(path)-1 {
+			s = f.Type.(*Struct) //nolint:forcetypeassert // a leaf's path goes through structs
+		}
+	}
+	return true
 }
 
 func boundOf(l Leaf, raw []byte) (any, error) {

@@ -175,7 +175,7 @@ func within(t *rapid.T, typ iceberg.Type, v any, lower, upper []byte) {
 func TestCheckBounds(t *testing.T) {
 	schema := iceberg.NewSchema(0, column(1, "i", pt.Int32), column(2, "s", pt.String), column(3, "f", pt.Float64), column(4, "l", &iceberg.ListType{ElementID: 5, Element: pt.Int32}),
 		iceberg.NestedField{ID: 6, Name: "r", Type: pt.Int32, Required: true},
-		column(7, "o", &iceberg.StructType{FieldList: []iceberg.NestedField{{ID: 8, Name: "x", Type: pt.Int32, Required: true}}}))
+		column(7, "o", &iceberg.StructType{FieldList: []iceberg.NestedField{{ID: 8, Name: "x", Type: pt.Int32, Required: true}}}), column(9, "w", pt.Int64))
 	good := func() commit.File {
 		return commit.File{
 			Rows:        3,
@@ -193,6 +193,8 @@ func TestCheckBounds(t *testing.T) {
 		"swapped bounds":       {func(f *commit.File) { f.Lower[1], f.Upper[1] = f.Upper[1], f.Lower[1] }, "column i"},
 		"bounds as unsigned":   {func(f *commit.File) { f.Lower[1] = le32(1); f.Upper[1] = le32(0xffffffff) }, "column i"},
 		"bound of other type":  {func(f *commit.File) { f.Lower[1] = le64(1) }, "column i"},
+		"bound of an int":      {func(f *commit.File) { f.Lower[9] = le32(1) }, "column w: 4 bytes aren't a value of long"},
+		"bound of a float":     {func(f *commit.File) { f.Lower[3] = le32(0) }, "column f: 4 bytes aren't a value of double"},
 		"bound that is NaN":    {func(f *commit.File) { f.Upper[3] = le64(canonicalNaN) }, "NaN"},
 		"bound not UTF-8":      {func(f *commit.File) { f.Upper[2] = []byte{0xff} }, "column s"},
 		"bound of no field":    {func(f *commit.File) { f.Lower[99] = le32(1) }, "99"},
@@ -248,6 +250,7 @@ func TestCheckPartition(t *testing.T) {
 		{"void with a value", iceberg.VoidTransform{}, pt.Int32, int32(1), func(*commit.File) {}, "void"},
 		{"value of another field", iceberg.IdentityTransform{}, pt.Int32, int32(1), func(f *commit.File) { f.Partition[0].FieldID = 7 }, "7"},
 		{"value of another type", iceberg.IdentityTransform{}, pt.Int32, int32(1), func(f *commit.File) { f.Partition[0].Value = le64(1) }, "8 bytes"},
+		{"value of before a promotion", iceberg.IdentityTransform{}, pt.Int64, int64(1), func(f *commit.File) { f.Partition[0].Value = le32(1) }, "4 bytes"},
 		{"too few values", iceberg.IdentityTransform{}, pt.Int32, int32(1), func(f *commit.File) { f.Partition = nil }, "0 partition values"},
 		{"another spec", iceberg.IdentityTransform{}, pt.Int32, int32(1), func(f *commit.File) { f.SpecID = 9 }, "spec 9"},
 	}

@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -186,6 +187,18 @@ func TestDecodeManifestRefuses(t *testing.T) {
 		t.Cleanup(b.Release)
 		return b
 	}
+	swapped := func() arrow.RecordBatch {
+		fields, columns := schema.Fields(), slices.Clone(good.Columns())
+		fields[0], fields[1], columns[0], columns[1] = fields[1], fields[0], columns[1], columns[0]
+		b := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, 1)
+		t.Cleanup(b.Release)
+		return b
+	}
+	more := func(name string) arrow.RecordBatch {
+		b := array.NewRecordBatch(arrow.NewSchema(append(schema.Fields(), arrow.Field{Name: name, Type: arrow.BinaryTypes.String}), nil), append(slices.Clone(good.Columns()), good.Column(0)), 1)
+		t.Cleanup(b.Release)
+		return b
+	}
 	with := func(name, json string) arrow.RecordBatch {
 		i := col(name)
 		return replace(t, good, i, fromJSON(t, schema.Field(i).Type, json))
@@ -194,9 +207,12 @@ func TestDecodeManifestRefuses(t *testing.T) {
 		batch arrow.RecordBatch
 		want  string
 	}{
-		"no columns":           {drop(0), "0 columns"},
-		"missing column":       {drop(15), "15 columns"},
-		"renamed column":       {renamed(), `column 0 is "Path"`},
+		"no columns":           {drop(0), `no column "path"`},
+		"missing column":       {drop(15), `no column "split_offsets"`},
+		"renamed column":       {renamed(), `no column "path"`},
+		"other order":          {swapped(), `column 0 is "format", want "path"`},
+		"one column more":      {more("note"), `column "note" isn't one`},
+		"column twice":         {more("rows"), "17 columns, want 16"},
 		"wrong type":           {replace(t, good, col("rows"), fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)), "type int32"},
 		"null path":            {with("path", `[null]`), "null at 0"},
 		"null rows":            {with("rows", `[null]`), "null at 0"},
@@ -206,6 +222,7 @@ func TestDecodeManifestRefuses(t *testing.T) {
 		"null partition field": {with("partition", `[[{"field_id":null,"null":false,"value":""}]]`), "null at 0"},
 		"negative rows":        {with("rows", `[-1]`), "-1 rows"},
 		"negative size":        {with("size", `[-5]`), "in -5 bytes"},
+		"names the file":       {with("rows", `[-1]`), `row 0, of "` + full().Path + `"`},
 		"negative count":       {with("null_counts", `[[{"key":1,"value":-1}]]`), "negative count"},
 		"field twice":          {with("upper", `[[{"key":1,"value":"AA=="},{"key":1,"value":"AQ=="}]]`), "field 1 twice"},
 		"offsets fall":         {with("split_offsets", `[[10,4]]`), "don't ascend"},

@@ -62,7 +62,7 @@ func EachFile(b arrow.RecordBatch, each func(commit.File) error) (err error) {
 	for i := range int(b.NumRows()) {
 		var f commit.File
 		if err := decodeFile(b, i, &f); err != nil {
-			return fmt.Errorf("%w: row %d: %w", errManifest, i, err)
+			return fmt.Errorf("%w: row %d, of %.512q: %w", errManifest, i, f.Path, err)
 		}
 		if err := each(f); err != nil {
 			return err
@@ -111,12 +111,22 @@ func CheckManifestSchema(s *arrow.Schema) error {
 
 func checkSchema(got *arrow.Schema) error {
 	want := ManifestSchema()
+	for _, f := range want.Fields() {
+		if !got.HasField(f.Name) {
+			return fmt.Errorf("it has no column %q", f.Name)
+		}
+	}
+	for _, f := range got.Fields() {
+		if !want.HasField(f.Name) {
+			return fmt.Errorf("column %.64q isn't one of its schema", f.Name)
+		}
+	}
 	if got.NumFields() != want.NumFields() {
 		return fmt.Errorf("%d columns, want %d", got.NumFields(), want.NumFields())
 	}
 	for i, f := range want.Fields() {
 		if g := got.Field(i); g.Name != f.Name {
-			return fmt.Errorf("column %d is %.64q, want %q", i, g.Name, f.Name)
+			return fmt.Errorf("column %d is %.64q, want %q: they stand in the schema's order", i, g.Name, f.Name)
 		} else if !arrow.TypeEqual(g.Type, f.Type) {
 			return fmt.Errorf("column %q is of type %.256s, want %s", f.Name, g.Type, f.Type)
 		}

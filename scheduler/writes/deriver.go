@@ -34,6 +34,6 @@ func Refuse(writeID, attempt, file, rule, why string) error {
 	return &commit.Error{
 		Code: commit.CodeManifestRefused, Op: op, Object: object, Cause: errors.New(why + " (rule: " + rule + ")"),
 		Tried: "nothing was handed in",
-		Hint:  "Write the files by the rules of docs/reference/write-protocol.md, and hand them in under a new attempt id.",
+		Hint:  "docs/reference/write-protocol.md has the rules. Hand a manifest that is right in under the same attempt id; what has to be written anew gets a new attempt id and new names.",
 	}
 }

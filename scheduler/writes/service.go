@@ -240,7 +240,7 @@ func (s *Service) handIn(stream flight.FlightService_DoPutServer) (string, error
 	case lifecycle.Kept, lifecycle.Known:
 		return rec.Handle(writeID), nil
 	case lifecycle.OtherContent:
-		return "", m.refuse("", "an attempt hands one manifest in", "it has handed another one in before")
+		return "", m.refuse("", "an attempt hands one manifest in", "it has handed another one in before, and that stays: other content is for a new attempt")
 	case lifecycle.OverLimit:
 		return "", m.refuse("", "a write fits its limits", answer.Detail)
 	default:

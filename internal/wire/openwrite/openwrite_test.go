@@ -2,6 +2,7 @@ package openwrite_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,6 +122,15 @@ func TestPathsRefused(t *testing.T) {
 			t.Errorf("%s: read as %+v", name, rows)
 		}
 		b.Release()
+	}
+}
+
+// A complete manifest whose attempts were forgotten is told what makes it one.
+func TestCompleteWithoutAttempts(t *testing.T) {
+	fields := slices.DeleteFunc(wire.ManifestSchema().Fields(), func(f arrow.Field) bool { return f.Name == "attempt" })
+	err := openwrite.CheckPathsSchema(arrow.NewSchema(fields, nil))
+	if err == nil || !strings.Contains(err.Error(), `column "format" is one of complete manifests, and those have a column "attempt"`) {
+		t.Error(err)
 	}
 }
 

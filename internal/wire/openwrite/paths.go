@@ -24,6 +24,9 @@ const (
 	columnPartition = "partition"
 )
 
+// columnAttempt is what tells a complete manifest from one that only names files.
+const columnAttempt = "attempt"
+
 // PathsSchema is the schema of a manifest that only names files. A writer may leave
 // out every column but the path, and give them in any order.
 func PathsSchema() *arrow.Schema { return pathsSchema() }
@@ -39,7 +42,7 @@ var pathsSchema = sync.OnceValue(func() *arrow.Schema {
 
 // IsPaths says whether a stream of this schema is a manifest that only names files,
 // and not a complete one.
-func IsPaths(s *arrow.Schema) bool { return len(s.FieldIndices("attempt")) == 0 }
+func IsPaths(s *arrow.Schema) bool { return len(s.FieldIndices(columnAttempt)) == 0 }
 
 var errPaths = errors.New("malformed manifest of paths")
 
@@ -58,6 +61,8 @@ func CheckPathsSchema(s *arrow.Schema) error {
 	for _, f := range s.Fields() {
 		want, ok := PathsSchema().FieldsByName(f.Name)
 		switch {
+		case !ok && wire.ManifestSchema().HasField(f.Name):
+			return fmt.Errorf("%w: column %q is one of complete manifests, and those have a column %q, which isn't there", errPaths, f.Name, columnAttempt)
 		case !ok:
 			return fmt.Errorf("%w: column %.64q isn't one of its schema", errPaths, f.Name)
 		case seen[f.Name]:
