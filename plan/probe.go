@@ -1,5 +1,7 @@
 package plan
 
+import "fmt"
+
 // ProbeRequest asks an executor what a query's sources are and what the query
 // gives. User SQL is bound there, never in the process that holds the secrets.
 type ProbeRequest struct {
@@ -25,4 +27,28 @@ type ProbeResult struct {
 	Why     string
 	// Deterministic: no volatile function occurs.
 	Deterministic bool
+}
+
+// Parallel decides whether the query may run partition by partition: only if no cut
+// of its one source can change its rows. why is the reason, either way.
+func (r ProbeResult) Parallel() (ok bool, why string) {
+	switch {
+	case len(r.Sources) == 0:
+		return false, "it reads no source"
+	case len(r.Sources) > 1:
+		return false, "it reads more than one source"
+	case !r.RowWise:
+		return false, r.Why
+	case !r.Deterministic:
+		return false, "it isn't deterministic"
+	}
+	switch s := r.Sources[0]; s.Kind {
+	case SourceUpload:
+		return false, "an upload is one stream"
+	case SourceCSV, SourceJSON:
+		if len(s.Files) < 2 {
+			return false, fmt.Sprintf("one %s file can't be cut", s.Kind)
+		}
+	}
+	return true, "each row of its one source is handled by itself"
 }

@@ -35,7 +35,7 @@ func (b *bound) plan(sql string, columns []plan.Column, opts BindOptions) *plan.
 	// What an engine gives for one ticket is the same part each time, but nobody
 	// promises the same order, nor that a query gives the same rows again.
 	q.Deterministic = b.probe.Deterministic && !slices.ContainsFunc(q.Sources, isFlight)
-	q.Parallel, q.Why = b.parallel()
+	q.Parallel, q.Why = b.probe.Parallel()
 	if !q.Parallel {
 		return q
 	}
@@ -64,29 +64,6 @@ func (b *bound) few() bool {
 		return b.probe.RowWise && s.Kind != plan.SourceUpload && sourceBytes(s) < smallSource
 	}
 	return false
-}
-
-// parallel decides whether the query may run partition by partition.
-func (b *bound) parallel() (ok bool, why string) {
-	switch {
-	case len(b.probe.Sources) == 0:
-		return false, "it reads no source"
-	case len(b.probe.Sources) > 1:
-		return false, "it reads more than one source"
-	case !b.probe.RowWise:
-		return false, b.probe.Why
-	case !b.probe.Deterministic:
-		return false, "it isn't deterministic"
-	}
-	switch s := b.probe.Sources[0]; s.Kind {
-	case plan.SourceUpload:
-		return false, "an upload is one stream"
-	case plan.SourceCSV, plan.SourceJSON:
-		if len(s.Files) < 2 {
-			return false, fmt.Sprintf("one %s file can't be cut", s.Kind)
-		}
-	}
-	return true, "each row of its one source is handled by itself"
 }
 
 func isFlight(s plan.Source) bool { return s.Kind == plan.SourceFlightSQL }

@@ -119,15 +119,6 @@ var statements = []struct{ sql, whole string }{
 
 const volatile = "isn't deterministic"
 
-// decide is what is decided about a query over one source, see package sql: it runs
-// partition by partition if it is row-wise and deterministic.
-func decide(res plan.ProbeResult) (parallel bool, why string) {
-	if res.RowWise && !res.Deterministic {
-		return false, volatile
-	}
-	return res.RowWise, res.Why
-}
-
 // TestHundredStatements: which statements may run partition by partition is decided
 // from DuckDB's plan. Over real data, those that may give the same rows in the same
 // order as the whole in one task; some of the others are shown not to.
@@ -148,7 +139,7 @@ func TestHundredStatements(t *testing.T) {
 	differ := 0
 	for _, c := range statements {
 		res := mustProbe(t, e, c.sql, files(plan.SourceParquet, dir+"/*.parquet"))
-		parallel, why := decide(res)
+		parallel, why := res.Parallel()
 		if parallel != (c.whole == "") || !strings.Contains(why, c.whole) || why == "" {
 			t.Errorf("%s: parallel %v, %q; want %q", c.sql, parallel, why, c.whole)
 			continue
