@@ -131,37 +131,6 @@ func TestExecutorsFailInEachStage(t *testing.T) {
 	}
 }
 
-// All executors are stopped and started again, one after the other, while a job
-// runs: it ends well, with each row once.
-func TestRollingRestart(t *testing.T) {
-	l := startProcesses(t, "push", 3)
-	l.Exec(nil, "CREATE TABLE lake.air.t (n bigint, part bigint) PARTITIONED BY (part)")
-	const rows = 3_000_000
-	mark := l.scheduler.Mark()
-	done := l.launch(fmt.Sprintf("INSERT INTO lake.air.t SELECT i, i %% 50 FROM range(%d) r(i)", rows), "rolling")
-	l.scheduler.AwaitLog(t, mark, `"msg":"task launched"`)
-	for i, e := range l.executors {
-		id := e.Ready["id"].(string)
-		if r := process.Run(t.Context(), t, "executor", "drain", id, "--no-wait", "--server", l.scheduler.Address); r.Code != 0 {
-			t.Fatalf("drain: exit code %d, %s", r.Code, r.Stderr)
-		}
-		e.Stop(t)
-		l.executors[i] = e.Again(t)
-	}
-	if r := <-done; r.Code != 0 {
-		t.Fatalf("exit code %d: %s", r.Code, r.Stderr)
-	} else if w := written(t, r); w.Commit != "committed" || w.Rows != rows {
-		t.Fatalf("%+v", w)
-	}
-	if all, distinct := l.rows("lake.air.t"); all != rows || distinct != rows {
-		t.Fatalf("%d rows, %d different ones", all, distinct)
-	}
-	out := process.Run(t.Context(), t, "executor", "list", "--server", l.scheduler.Address, "-o", "json")
-	if n := strings.Count(out.Stdout, `"state":"ready"`); n != len(l.executors) {
-		t.Fatalf("%d executors are ready: %s", n, out.Stdout)
-	}
-}
-
 // victim is the executor that a line of the log names, or any.
 func (l *lakeside) victim(line string) int {
 	for i, e := range l.executors {

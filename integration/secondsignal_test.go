@@ -17,20 +17,26 @@ import (
 	"github.com/firn-project/firn/internal/flightsql/flightsqltest"
 )
 
-// signalTwice sends a process that works two signals, the second once it has heard the
-// first, and waits for its end: sooner than it would have given up by itself.
-func signalTwice(t *testing.T, s *process.Server) {
+// signalTwice sends a process that works SIGTERM, and another signal once it has heard
+// that, and waits for its end: sooner than it would have given up by itself.
+func signalTwice(t *testing.T, s *process.Server, second os.Signal) {
 	t.Helper()
 	mark := s.Mark()
 	s.Signal(t, syscall.SIGTERM)
 	s.AwaitLog(t, mark, `"msg":"stopping"`)
-	s.Signal(t, syscall.SIGINT)
+	s.Signal(t, second)
+	awaitEnd(t, s, 10*time.Second)
+}
+
+// awaitEnd waits for the end of a process that has been told to end.
+func awaitEnd(t *testing.T, s *process.Server, limit time.Duration) {
+	t.Helper()
 	ended := make(chan struct{})
 	go func() { s.Wait(); close(ended) }()
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
-		t.Fatal("it still runs 10 s after the second signal")
+	case <-time.After(limit):
+		t.Fatalf("it still runs %v after its last signal", limit)
 	}
 }
 
@@ -45,7 +51,7 @@ func TestSecondSignalToAnExecutor(t *testing.T) {
 	<-g.reached
 	e := l.executors[l.victim(l.scheduler.AwaitLog(t, mark, `"msg":"task launched"`, `"stage":0`))]
 	stopping := e.Mark()
-	signalTwice(t, e)
+	signalTwice(t, e, syscall.SIGTERM)
 	e.AwaitLog(t, stopping, `"msg":"task cancelled to shut down"`, `"attempt_id":`, `"job_id":`)
 	r := <-done
 	close(g.opened)
@@ -98,7 +104,7 @@ func TestSecondSignalToAScheduler(t *testing.T) {
 	done := l.launch("INSERT INTO lake.air.t SELECT i FROM range(1000) r(i)", "k")
 	<-landed
 	stopping := l.scheduler.Mark()
-	signalTwice(t, l.scheduler)
+	signalTwice(t, l.scheduler, syscall.SIGINT) // as Ctrl-C sends it
 	l.scheduler.AwaitLog(t, stopping, `"msg":"commit left to the next process"`, `"job_id":"j-`, `"table":"lake.air.t"`)
 	release()
 	l.scheduler = l.scheduler.Again(t)
