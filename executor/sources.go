@@ -99,12 +99,12 @@ func (r *task) openEndpoint(ctx context.Context, src *plan.Source, f plan.Source
 	if err != nil {
 		return nil, err
 	}
-	s, err := held.engine.Read(ctx, f, src.Columns, false)
+	s, err := held.engine.Read(ctx, f, src.Columns, r.def.GetBroke(), false)
 	if errors.Is(err, flightsql.ErrUnauthenticated) {
 		if held, err = r.e.sources.get(ctx, job, name, held.shows); err != nil {
 			return nil, err
 		}
-		s, err = held.engine.Read(ctx, f, src.Columns, true)
+		s, err = held.engine.Read(ctx, f, src.Columns, r.def.GetBroke(), true)
 	}
 	if err != nil {
 		return nil, err

@@ -60,6 +60,7 @@ type launch struct {
 	attempt *attempt
 	planned *planner.Job
 	inputs  []plan.ShuffleLocation
+	broke   []graph.SourceBreak
 	// task is what its executor gets, err why there's none. They are made aside from
 	// the event loop: a task may read 100,000 outputs, with a ticket for each.
 	task *firnpb.TaskDefinition
@@ -310,7 +311,7 @@ func (s *Scheduler) launch(e *executor, j *job, run graph.RunTask, twin bool) *l
 	}
 	s.log.Debug("task launched", slog.String("job_id", j.id), slog.Int("stage", a.task.Stage), slog.Int("task", a.task.Task),
 		slog.String("attempt", a.id), slog.String("executor", e.id))
-	return &launch{attempt: a, planned: j.planned, inputs: s.locations(j, run.Inputs)}
+	return &launch{attempt: a, planned: j.planned, inputs: s.locations(j, run.Inputs), broke: run.Broke}
 }
 
 var errNotHeld = errors.New("the piece of a cached frame that it stood for isn't the job's any more")
@@ -344,6 +345,9 @@ func (s *Scheduler) define(l *launch) {
 		AttemptId: a.id, Fragment: fragment, MemoryBytes: a.executor.memory / int64(max(a.executor.slots, 1)),
 		NowUnixUs: j.now.UnixMicro(), TimeZone: j.timeZone, Outputs: uint32(stage.Outputs), Manifests: stage.Manifests,
 		Streamed: j.mode == plan.ModePipelined,
+	}
+	for _, b := range l.broke {
+		l.task.Broke = append(l.task.Broke, &firnpb.SourceBreak{Part: b.Part, Location: b.Location, Said: b.Said, Code: string(b.Code)})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/firn-project/firn/commit"
@@ -335,6 +336,7 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 			ev.Err = fmt.Errorf("the attempt ended as %s", st.GetState())
 		}
 		ev.SourceLost = commit.CodeOf(ev.Err) == commit.CodeFlightLost
+		ev.Broke = sourceBreak(st.GetError().GetBroke())
 		if lost, ok := errors.AsType[*wire.LostInputError](ev.Err); ok {
 			s.unreachable(a.job, lost)
 			ev.Lost = s.lostInput(a, lost)
@@ -344,6 +346,20 @@ func (s *Scheduler) taskStatus(e *executor, st *firnpb.TaskStatus) {
 		}
 		s.apply(a.job, ev)
 		s.attemptOver(a, st.GetState(), tookOf(st), ev.Err)
+	}
+}
+
+// maxSaid bounds each text of a break in bytes: an executor may send any, and each goes
+// with later attempts.
+const maxSaid = 2 << 10
+
+func sourceBreak(b *firnpb.SourceBreak) *graph.SourceBreak {
+	if b == nil {
+		return nil
+	}
+	short := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxSaid)], "") }
+	return &graph.SourceBreak{
+		Part: short(b.GetPart()), Location: short(b.GetLocation()), Said: short(b.GetSaid()), Code: commit.Code(short(b.GetCode())), Left: int(b.GetLeft()),
 	}
 }
 

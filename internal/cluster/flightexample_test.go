@@ -1,6 +1,8 @@
 package cluster_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
@@ -53,5 +55,20 @@ func TestFlightSQLOfArrow(t *testing.T) {
 	err = run(t, c, "SELECT * FROM flight_sql('sqlite', $$SELECT nope FROM intTable$$)")
 	if commit.CodeOf(err) != commit.CodeFlightQuery {
 		t.Errorf("got %v", err)
+	}
+	// The statement of the how-to page, in one process and by the address.
+	page, err := os.ReadFile("../../docs/how-to/flight-sql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, statement, _ := strings.Cut(string(page), `firn sql --dir lake -c "`)
+	statement, _, _ = strings.Cut(strings.ReplaceAll(statement, `\$`, "$"), "\"\n")
+	const there = "localhost:31337"
+	if !strings.Contains(statement, there) {
+		t.Fatalf("the page's statement is %q", statement)
+	}
+	got := ask(t, embedded(t, t.TempDir()), strings.ReplaceAll(statement, there, server.Addr().String()))
+	if want := "1 one 1 1\n2 zero 0 1\n3 negative one -1 1\n4 (null) (null) (null)"; got != want {
+		t.Errorf("%s: got %s", statement, got)
 	}
 }

@@ -49,12 +49,19 @@ func TestFlightSQLOverTLS(t *testing.T) {
 	}
 	t.Cleanup(stop)
 	plain := serve(t, &flightsqltest.Server{Endpoints: 1, Rows: 10})
+	alone := &flightsqltest.Server{Endpoints: 3, Rows: 10}
+	aloneAddr, aloneCA, stop, err := alone.StartTLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
 	login := config.Properties{"username": "u", "password": "canary"}
 	c := engines(t, map[string]config.FlightSource{
 		"good":   {URI: "grpc+tls://" + addr, Properties: config.Properties{"username": "u", "password": "canary", "ca": string(ca)}},
 		"system": {URI: "grpc+tls://" + addr, Properties: login},
 		"plain":  {URI: "grpc://" + addr, Properties: login},
 		"tls":    {URI: "grpc+tls://" + strings.TrimPrefix(plain, "grpc://")},
+		"alone":  {URI: "grpc+tls://" + aloneAddr, Properties: config.Properties{"ca": string(aloneCA)}},
 		"no ca":  {URI: "grpc+tls://" + addr, Properties: config.Properties{"ca": "nothing"}},
 	})
 	for range 2 {
@@ -69,12 +76,33 @@ func TestFlightSQLOverTLS(t *testing.T) {
 	if got := ask(t, c, "SELECT count(*) FROM flight_sql('good', 'q')"); got != "30" {
 		t.Errorf("got %s", got)
 	}
+	// By the address of an entry.
+	must(t, c, "CREATE NAMESPACE lake.air")
+	must(t, c, "CREATE TABLE lake.air.t (execution BIGINT, n BIGINT)")
+	must(t, c, "INSERT INTO lake.air.t SELECT execution, n FROM flight_sql('grpc+tls://"+aloneAddr+"', $$SELECT 'it''s' FROM flights$$)")
+	whole(t, c, "lake.air.t", 30)
 	for source, code := range map[string]commit.Code{"system": commit.CodeFlightUnavailable, "plain": commit.CodeFlightUnavailable, "tls": commit.CodeFlightUnavailable, "no ca": commit.CodeConfig} {
 		err := run(t, c, "SELECT * FROM flight_sql('"+source+"', 'q')")
 		if commit.CodeOf(err) != code || strings.Contains(fmt.Sprint(err), "canary") {
 			t.Errorf("%s: got %v, want %s", source, err, code)
 		}
 	}
+}
+
+// embedded starts a lake in this process, and a client.
+func embedded(t *testing.T, dir string) *client.Client {
+	t.Helper()
+	l, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, SlotsPerExecutor: 2, Memory: 256 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, l.Close(context.WithoutCancel(t.Context()))) })
+	c, err := client.Dial(t.Context(), l.Addr(), client.WithToken(l.Token()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, c.Close()) })
+	return c
 }
 
 // TestFlightSQLEmbedded: in one process every address may be named, and a source's
@@ -87,22 +115,7 @@ func TestFlightSQLEmbedded(t *testing.T) {
 	if err := os.WriteFile(token, []byte("canary-token\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	begin := func() *client.Client {
-		l, err := cluster.Start(t.Context(), cluster.Config{Dir: filepath.Join(dir, "lake"), SlotsPerExecutor: 2, Memory: 256 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := client.Dial(t.Context(), l.Addr(), client.WithToken(l.Token()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			check(t, c.Close())
-			check(t, l.Close(context.WithoutCancel(t.Context())))
-		})
-		return c
-	}
-	c := begin()
+	c := embedded(t, filepath.Join(dir, "lake"))
 	if got := ask(t, c, "SELECT sum(n) FROM flight_sql('"+open+"', 'q')"); got != "435" {
 		t.Errorf("got %s", got)
 	}

@@ -130,10 +130,21 @@ func TestFlightSQL(t *testing.T) {
 			return r.Read, status.Error(code, "a worker died")
 		}
 	}
+	const held = time.Second
 	for name, e := range map[string]struct {
 		s          *flightsqltest.Server
 		executions int
 	}{
+		"tickets that end before their turn, and aren't renewed": {&flightsqltest.Server{
+			Endpoints: 6, Rows: 100, Expire: held, ExpireFirst: true,
+			Pace: func(ctx context.Context, r flightsqltest.Reading, _ int) {
+				if r.Execution == 1 { // four slots are kept until the other two tickets have ended
+					ctx, cancel := context.WithTimeout(ctx, held)
+					defer cancel()
+					<-ctx.Done()
+				}
+			},
+		}, 2},
 		"none":               {&flightsqltest.Server{Rows: 7}, 1},
 		"one":                {&flightsqltest.Server{Endpoints: 1, Rows: 70_000, BatchRows: 7000, Width: 700}, 1},
 		"many":               {&flightsqltest.Server{Endpoints: 40, Rows: 1000, NoTotals: true}, 1},
@@ -181,16 +192,21 @@ func TestFlightSQL(t *testing.T) {
 	}
 }
 
-// TestFlightSQLInOrder: rows of a SELECT come in the order of the endpoints.
+// TestFlightSQLInOrder: rows of a SELECT come in the order of the endpoints, whether the
+// engine says that it is one or not.
 func TestFlightSQLInOrder(t *testing.T) {
 	s := &flightsqltest.Server{Endpoints: 12, Rows: 5}
-	c := engines(t, map[string]config.FlightSource{"engine": {URI: serve(t, s)}})
+	c := engines(t, map[string]config.FlightSource{
+		"engine": {URI: serve(t, s)}, "ordered": {URI: serve(t, &flightsqltest.Server{Endpoints: 12, Rows: 5, Ordered: true})},
+	})
 	var want []string
 	for i := range 60 {
 		want = append(want, fmt.Sprint(i))
 	}
-	if got := strings.Split(ask(t, c, "SELECT n FROM flight_sql('engine', 'q')"), "\n"); !slices.Equal(got, want) {
-		t.Errorf("got %v", got)
+	for _, name := range []string{"engine", "ordered"} {
+		if got := strings.Split(ask(t, c, "SELECT n FROM flight_sql('"+name+"', 'q')"), "\n"); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v", name, got)
+		}
 	}
 	if got := ask(t, c, "EXPLAIN SELECT n FROM flight_sql('engine', 'q') WHERE n > 3"); !strings.Contains(got, "parallel over 12 partitions") || !strings.Contains(got, "flight_sql engine: 12 endpoints") {
 		t.Errorf("got %s", got)
@@ -286,4 +302,5 @@ func TestFlightSQLCancel(t *testing.T) {
 	if _, st, err := res.Job.Cancel(t.Context()); err != nil || st.State != "cancelled" {
 		t.Errorf("got %v, %v", st.State, err)
 	}
+	await(t, blocked, "the end of the call", func() bool { return blocked.Left() == 1 })
 }

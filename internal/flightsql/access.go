@@ -75,16 +75,16 @@ func (a Access) Permits(l location.Location) error {
 	return fmt.Errorf("it is neither the source's own address, %s, nor one of its locations", home)
 }
 
-// places are where an endpoint with these locations may be read, in their order.
-func (a Access) places(locations []string) ([]location.Location, error) {
+// places are where an endpoint with these locations may be read, in their order, and
+// what is to say about the first few others.
+func (a Access) places(locations []string) (out []location.Location, refused []string, err error) {
 	home, err := location.Parse(a.URI)
 	if err != nil {
-		return nil, a.notAllowed(a.URI, err)
+		return nil, nil, a.notAllowed(a.URI, err)
 	}
 	if len(locations) == 0 {
-		return []location.Location{home}, nil
+		return []location.Location{home}, nil, nil
 	}
-	var out []location.Location
 	var first error
 	for _, uri := range locations {
 		l := home
@@ -97,6 +97,9 @@ func (a Access) places(locations []string) ([]location.Location, error) {
 				if first == nil {
 					first = a.notAllowed(uri, err)
 				}
+				if len(refused) < maxRefused {
+					refused = append(refused, shorten(uri)+" isn't asked: "+shorten(err.Error()))
+				}
 				continue
 			}
 		}
@@ -105,10 +108,13 @@ func (a Access) places(locations []string) ([]location.Location, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, first
+		return nil, nil, first
 	}
-	return out, nil
+	return out, refused, nil
 }
+
+// maxRefused is how many locations that aren't asked are named.
+const maxRefused = 3
 
 func (a Access) notAllowed(uri string, cause error) error {
 	return &commit.Error{

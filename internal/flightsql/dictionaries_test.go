@@ -75,7 +75,7 @@ func TestDictionaryWithoutEnd(t *testing.T) {
 	e := flightsql.New(flightsql.Access{Name: "engine", URI: "grpc://" + l.Addr().String()})
 	defer e.Close()
 	f := plan.SourceFile{Path: "endpoint 0", Endpoint: &plan.FlightEndpoint{Ticket: []byte("t")}}
-	s, err := e.Read(t.Context(), f, []plan.Column{{Name: "n", Type: "BIGINT"}}, false)
+	s, err := e.Read(t.Context(), f, []plan.Column{{Name: "n", Type: "BIGINT"}}, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func start(t *testing.T, s *flightsqltest.Server, edit func(*flightsql.Access)) 
 // all reads every endpoint of an execution, and gives the numbers of the rows.
 func all(ctx context.Context, e *flightsql.Engine, x *flightsql.Execution) (ns []int64, err error) {
 	for _, f := range x.Endpoints {
-		s, err := e.Read(ctx, f, x.Columns, false)
+		s, err := e.Read(ctx, f, x.Columns, nil, false)
 		if err != nil {
 			return ns, err
 		}
@@ -107,6 +107,7 @@ func TestExecuteAndRead(t *testing.T) {
 		"no endpoint":              {Rows: 10},
 		"one":                      {Endpoints: 1, Rows: 10},
 		"one without rows":         {Endpoints: 1},
+		"a proxying server":        {Endpoints: 3, Rows: 2500, Ordered: true}, // its own address stands for no location
 		"a thousand":               {Endpoints: 1000, Rows: 3},
 		"polled":                   {Endpoints: 3, Rows: 2500, Polls: 4},
 		"without polls":            {Endpoints: 3, Rows: 2500, Polls: -1},
@@ -197,7 +198,7 @@ func TestPermits(t *testing.T) {
 	} {
 		for uri, ok := range c.uris {
 			e := flightsql.New(c.access)
-			_, err := e.Read(canceled(t), plan.SourceFile{Path: "endpoint 0", Endpoint: &plan.FlightEndpoint{Locations: []string{uri}}}, nil, false)
+			_, err := e.Read(canceled(t), plan.SourceFile{Path: "endpoint 0", Endpoint: &plan.FlightEndpoint{Locations: []string{uri}}}, nil, nil, false)
 			if refused := commit.CodeOf(err) == commit.CodeFlightNotAllowed; refused == ok {
 				t.Errorf("%s: %s: %v", name, uri, err)
 			}
@@ -231,11 +232,11 @@ func TestWhoAsks(t *testing.T) {
 	if strings.Contains(err.Error(), "canary") {
 		t.Errorf("a secret stands in %v", err)
 	}
-	_, err = stranger.Read(t.Context(), x.Endpoints[0], x.Columns, false)
+	_, err = stranger.Read(t.Context(), x.Endpoints[0], x.Columns, nil, false)
 	if !errors.Is(err, flightsql.ErrUnauthenticated) {
 		t.Errorf("got %v", err)
 	}
-	_, err = stranger.Read(t.Context(), x.Endpoints[0], x.Columns, true)
+	_, err = stranger.Read(t.Context(), x.Endpoints[0], x.Columns, nil, true)
 	wantCode(t, err, commit.CodeFlightLost)
 	for _, noLogin := range []bool{false, true} {
 		s := &flightsqltest.Server{Endpoints: 1, Rows: 3, User: "u", Password: "p:w", NoLogin: noLogin}
@@ -410,7 +411,7 @@ func TestDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := e.Read(t.Context(), x.Endpoints[0], x.Columns, false)
+	stream, err := e.Read(t.Context(), x.Endpoints[0], x.Columns, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -421,9 +422,12 @@ func TestDeadline(t *testing.T) {
 	}
 	b.Release()
 	for op, call := range map[string]func(context.Context) error{
-		"poll":   func(ctx context.Context) error { _, err := e.Execute(ctx, "q"); return err },
-		"ask":    func(ctx context.Context) error { _, err := unpolled.Execute(ctx, "q"); return err },
-		"open":   func(ctx context.Context) error { _, err := e.Read(ctx, x.Endpoints[0], x.Columns, false); return err },
+		"poll": func(ctx context.Context) error { _, err := e.Execute(ctx, "q"); return err },
+		"ask":  func(ctx context.Context) error { _, err := unpolled.Execute(ctx, "q"); return err },
+		"open": func(ctx context.Context) error {
+			_, err := e.Read(ctx, x.Endpoints[0], x.Columns, nil, false)
+			return err
+		},
 		"read":   func(ctx context.Context) error { _, err := stream.Next(ctx); return err },
 		"renew":  func(ctx context.Context) error { _, _, err := e.Renew(ctx, x.Endpoints[0]); return err },
 		"log in": func(ctx context.Context) error { _, err := flightsql.Login(ctx, access, "u", "p"); return err },

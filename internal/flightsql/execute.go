@@ -133,7 +133,7 @@ func (e *Engine) executed(ctx context.Context, info *flight.FlightInfo, desc *fl
 	}
 	x.Endpoints = endpointsOf(info, x.Bytes)
 	for _, f := range x.Endpoints {
-		if _, err := e.access.places(f.Endpoint.Locations); err != nil {
+		if _, _, err := e.access.places(f.Endpoint.Locations); err != nil {
 			return x, err
 		}
 	}
@@ -296,7 +296,7 @@ func (e *Engine) Renew(ctx context.Context, f plan.SourceFile) (_ plan.SourceFil
 	if len(own.Ticket) == 0 {
 		own.Ticket = slices.Clone(f.Endpoint.Ticket)
 	}
-	if _, err := e.access.places(own.Locations); err != nil {
+	if _, _, err := e.access.places(own.Locations); err != nil {
 		return f, false, err
 	}
 	f.Endpoint = own

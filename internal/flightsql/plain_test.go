@@ -320,7 +320,7 @@ func FuzzInfo(f *testing.F) {
 			return
 		}
 		for _, p := range x.Endpoints {
-			places, err := e.access.places(p.Endpoint.Locations)
+			places, _, err := e.access.places(p.Endpoint.Locations)
 			if err != nil {
 				t.Fatal(err)
 			}

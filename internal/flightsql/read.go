@@ -15,6 +15,7 @@ import (
 	"github.com/firn-project/firn/commit"
 	"github.com/firn-project/firn/internal/flightsql/location"
 	"github.com/firn-project/firn/internal/wire"
+	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/plan"
 )
 
@@ -42,6 +43,9 @@ var ErrUnauthenticated = errors.New("the engine doesn't know who asks")
 type Stream struct {
 	engine *Engine
 	file   plan.SourceFile
+	// places are those of the endpoint, place the one that gives the stream.
+	places *places
+	place  *place
 	schema *arrow.Schema
 	rd     *flight.Reader
 	ctx    context.Context //nolint:containedctx // the stream's call
@@ -51,86 +55,33 @@ type Stream struct {
 }
 
 // Read opens an endpoint at one of its locations and checks that its columns are the
-// ones wanted. fresh says that the Access was made for this very call: an engine that
-// doesn't know it doesn't know the ticket. Otherwise the error is ErrUnauthenticated.
+// ones wanted. before are the streams that broke off in earlier attempts. fresh says
+// that the Access was made for this very call: an engine that doesn't know it doesn't
+// know the ticket. Otherwise the error is ErrUnauthenticated.
 //
 // An error with the code CodeFlightLost says that the endpoint can't be read any
 // more: its query has to run again.
-func (e *Engine) Read(ctx context.Context, f plan.SourceFile, want []plan.Column, fresh bool) (*Stream, error) {
+func (e *Engine) Read(ctx context.Context, f plan.SourceFile, want []plan.Column, before []*firnpb.SourceBreak, fresh bool) (*Stream, error) {
 	if f.Endpoint == nil {
 		return nil, fmt.Errorf("flightsql: %s is no endpoint", f.Path)
 	}
-	places, err := e.access.places(f.Endpoint.Locations)
+	ps, err := e.placesOf(f, before)
 	if err != nil {
 		return nil, err
 	}
 	wait := e.pause
 	for try := 1; ; try++ {
-		gone := false
-		for _, at := range places {
-			var s *Stream
-			if s, err = e.open(ctx, at, f); err == nil {
-				if err := s.check(want); err != nil {
-					return nil, err
-				}
-				return s, nil
-			}
-			var final error
-			if status.Code(err) == codes.Unauthenticated && !fresh {
-				return nil, fmt.Errorf("%w: %s", ErrUnauthenticated, shorten(err.Error()))
-			}
-			if gone, final = e.judge(ctx, f, err); final != nil {
-				return nil, final
-			}
+		if s, err := ps.round(ctx, f, want, fresh); s != nil || err != nil {
+			return s, err
 		}
-		if try >= openTries || gone && try >= goneTries {
-			return nil, e.lost(f, err)
+		if err := ps.verdict(f, try); err != nil {
+			return nil, err
 		}
 		if !sleep(ctx, wait) {
 			return nil, context.Cause(ctx)
 		}
 		wait *= 2
 	}
-}
-
-// judge says what an error at opening means: that the ticket is unknown, or, if final
-// isn't nil, that trying again doesn't help.
-func (e *Engine) judge(ctx context.Context, f plan.SourceFile, err error) (gone bool, final error) {
-	if cause := wire.Ended(ctx); cause != nil {
-		return false, cause
-	}
-	if commit.CodeOf(err) != "" {
-		return false, err
-	}
-	switch status.Code(err) {
-	case codes.PermissionDenied:
-		return false, e.reading(ctx, commit.CodeFlightAuth, f, err, "")
-	case codes.Unimplemented:
-		return false, e.reading(ctx, commit.CodeFlightQuery, f, err, "")
-	case codes.NotFound, codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange, codes.Unauthenticated:
-		return true, nil
-	}
-	if tooLarge(err) {
-		return false, e.reading(ctx, commit.CodeFlightTooLarge, f, err, smallerBatches)
-	}
-	return false, nil
-}
-
-func (e *Engine) lost(f plan.SourceFile, err error) error {
-	return &commit.Error{
-		Code: commit.CodeFlightLost, Op: "read " + f.Path + " of", Object: "source " + e.access.Name, Cause: said(err),
-		Hint: "Have the engine keep results for longer, or give Firn more slots so that they are read sooner.",
-	}
-}
-
-func (e *Engine) reading(ctx context.Context, code commit.Code, f plan.SourceFile, err error, hint string) error {
-	if cause := wire.Ended(ctx); cause != nil {
-		return cause
-	}
-	if commit.CodeOf(err) != "" {
-		return err
-	}
-	return &commit.Error{Code: code, Op: "read " + f.Path + " of", Object: "source " + e.access.Name, Cause: said(err), Hint: hint}
 }
 
 // open begins a stream and reads its schema.
@@ -228,18 +179,7 @@ func (s *Stream) Next(ctx context.Context) (_ arrow.RecordBatch, err error) {
 			err = fmt.Errorf("the batch isn't what Arrow says: %v", p)
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			hint, code := "", commit.CodeFlightRead
-			switch {
-			case tooLarge(err):
-				code, hint = commit.CodeFlightTooLarge, smallerBatches
-			case errors.Is(err, wire.ErrTooLarge):
-				code, hint = commit.CodeFlightTooLarge, orPlainOnes
-			}
-			if cause := wire.Ended(s.ctx); cause != nil && !errors.Is(cause, errIdle) {
-				err = cause
-				return
-			}
-			err = s.engine.reading(ctx, code, s.file, s.why(err), hint)
+			err = s.broke(ctx, err)
 		}
 	}()
 	for {
@@ -254,6 +194,27 @@ func (s *Stream) Next(ctx context.Context) (_ arrow.RecordBatch, err error) {
 	}
 }
 
+// broke tells of the end of a stream that isn't its rows' end.
+func (s *Stream) broke(ctx context.Context, err error) error {
+	if cause := wire.Ended(s.ctx); cause != nil && !errors.Is(cause, errIdle) {
+		return cause
+	}
+	if cause := wire.Ended(ctx); cause != nil {
+		return cause
+	}
+	var code commit.Code
+	hint := hintOf(err)
+	switch {
+	case tooLarge(err):
+		code, hint = commit.CodeFlightTooLarge, smallerBatches
+	case errors.Is(err, wire.ErrTooLarge):
+		code, hint = commit.CodeFlightTooLarge, orPlainOnes
+	case commit.CodeOf(err) != "" && wire.Class(err) == wire.ClassNotRetryable:
+		code = commit.CodeOf(err)
+	}
+	return s.places.broken(s.file, s.place, s.why(err), code, hint)
+}
+
 // Close ends the call.
 func (s *Stream) Close() {
 	s.idle.Stop()
@@ -266,16 +227,28 @@ func (s *Stream) Close() {
 
 // streamSchema opens an endpoint for its columns alone.
 func (e *Engine) streamSchema(ctx context.Context, f plan.SourceFile) (*arrow.Schema, error) {
-	places, err := e.access.places(f.Endpoint.Locations)
+	ps, err := e.placesOf(f, nil)
 	if err != nil {
 		return nil, err
 	}
-	for _, at := range places {
-		var s *Stream
-		if s, err = e.open(ctx, at, f); err == nil {
+	for _, p := range ps.list {
+		s, err := e.open(ctx, p.at, f)
+		if err == nil {
 			defer s.Close()
 			return s.rd.Schema(), nil
 		}
+		p.answer, p.said, p.err = away, said(err).Error(), err
 	}
-	return nil, e.asking(ctx, "ask for the columns of", err)
+	// One that doesn't know who asks may know somebody else.
+	last := ps.list[len(ps.list)-1]
+	for _, p := range ps.list {
+		if status.Code(p.err) == codes.Unauthenticated {
+			last = p
+		}
+	}
+	err = e.asking(ctx, "ask for the columns of", last.err)
+	if told, ok := errors.AsType[*commit.Error](err); ok && len(ps.list) > 1 {
+		told.Cause = errors.New(ps.all())
+	}
+	return nil, err
 }

@@ -44,6 +44,19 @@ func (e *LostInputError) Error() string {
 // Unwrap gives the cause.
 func (e *LostInputError) Unwrap() error { return e.Cause }
 
+// SourceBreakError says that a stream of another engine broke off, and where.
+type SourceBreakError struct {
+	Break *firnpb.SourceBreak
+	// Cause is what happened.
+	Cause error
+}
+
+// Error is the cause's, which names the place.
+func (e *SourceBreakError) Error() string { return e.Cause.Error() }
+
+// Unwrap gives the cause.
+func (e *SourceBreakError) Unwrap() error { return e.Cause }
+
 // remoteError is an error that came over the wire without a code: its text, and
 // the sentinel that it wrapped, if it was one that callers look for.
 type remoteError struct {
@@ -140,6 +153,9 @@ func TaskErrorToProto(err error) *firnpb.TaskError {
 		}
 		err = lost.Cause
 	}
+	if broke, ok := errors.AsType[*SourceBreakError](err); ok {
+		out.Broke = broke.Break
+	}
 	e := ErrorToProto(err)
 	out.Code, out.Op, out.Object, out.Cause = e.GetCode(), e.GetOp(), e.GetObject(), e.GetCause()
 	out.Hint, out.Tried, out.Reason = e.GetHint(), e.GetTried(), e.GetReason()
@@ -147,8 +163,8 @@ func TaskErrorToProto(err error) *firnpb.TaskError {
 }
 
 // TaskErrorFromProto gives back what TaskErrorToProto kept: lost input as a
-// *LostInputError around the rest, a cancellation as context.Canceled. Nil
-// gives nil.
+// *LostInputError around the rest, a stream that broke off as a *SourceBreakError, a
+// cancellation as context.Canceled. Nil gives nil.
 func TaskErrorFromProto(p *firnpb.TaskError) error {
 	if p == nil {
 		return nil
@@ -162,6 +178,9 @@ func TaskErrorFromProto(p *firnpb.TaskError) error {
 			Stage: int(l.GetStage()), Task: int(l.GetTask()),
 			Attempt: l.GetAttemptId(), Executor: l.GetExecutorId(), Unreachable: l.GetUnreachable(), Cause: err,
 		}
+	}
+	if b := p.GetBroke(); b != nil {
+		return &SourceBreakError{Break: b, Cause: err}
 	}
 	if plain, ok := err.(*remoteError); ok && p.GetClass() == ClassCancelled { //nolint:errorlint // made above
 		plain.is = context.Canceled

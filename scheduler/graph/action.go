@@ -35,6 +35,8 @@ type RunTask struct {
 	// Failed are the executors on which it failed, Since is when it was queued.
 	Failed []string
 	Since  time.Time
+	// Broke are the streams that broke off before, the earliest first.
+	Broke []SourceBreak
 }
 
 // CancelTask asks to tell the executor to stop the attempt (or drop it from the

@@ -90,6 +90,8 @@ type TaskFailed struct {
 	// SourceLost: what the stage reads of somebody else's query is gone; see
 	// RunSource.
 	SourceLost bool
+	// Broke is set when a stream of somebody else's query broke off.
+	Broke *SourceBreak
 }
 
 // ExecutorLost says that the executor is gone and so is its shuffle output.

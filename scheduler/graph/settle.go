@@ -176,7 +176,7 @@ func (g *Graph) queue(s *stage) {
 		} else {
 			g.become(s, t, taskQueued)
 			t.stageAttempt, t.attempt, t.executor = s.attempt, "", ""
-			g.emit(RunTask{Task: TaskID{s.spec.ID, n}, StageAttempt: s.attempt, Inputs: g.inputs(s, n), Failed: t.failedOn, Since: g.now})
+			g.emit(RunTask{Task: TaskID{s.spec.ID, n}, StageAttempt: s.attempt, Inputs: g.inputs(s, n), Failed: t.failedOn, Since: g.now, Broke: s.brokeFor(t)})
 		}
 	}
 	if s.complete() {

@@ -39,6 +39,10 @@ type task struct {
 	failures int
 	// failedOn are the executors on which it failed.
 	failedOn []string
+	// broke are the streams that broke off in its attempts, the earliest first, spared
+	// counts those attempts that aren't among the failures; see SourceBreak.
+	broke    []SourceBreak
+	spared   int
 	accepted []Accepted
 	// flows: the running attempt of a pipelined job has rows to be read. heldBy is
 	// the running attempt that it couldn't read.
@@ -63,6 +67,8 @@ type stage struct {
 	ended   time.Time
 	// awaitsSource: its source is being run again; see RunSource.
 	awaitsSource bool
+	// broke are the places at which streams of earlier executions broke off.
+	broke []SourceBreak
 	// doneOn counts the tasks that were accepted on each executor.
 	doneOn map[string]int
 	tally
@@ -265,6 +271,8 @@ func (g *Graph) taskFailed(ev TaskFailed) {
 		if g.hasEnded() {
 			return
 		}
+	case s.spec.Once && ev.Broke != nil && t.spares(*ev.Broke):
+		g.leave(s, t, ev.Attempt)
 	default:
 		g.retry(s, ev.Task, t, launch{attempt: ev.Attempt, executor: ev.Executor}, err)
 	}
@@ -281,7 +289,7 @@ func (g *Graph) retry(s *stage, id TaskID, t *task, failed launch, err error) {
 	g.leave(s, t, failed.attempt)
 	if t.failures >= g.spec.MaxTaskFailures {
 		s.state, s.ended = StageFailed, g.now
-		g.fail(errTaskLimit(id, t.failures, failed.executor, err))
+		g.fail(errTaskLimit(id, t.failures+t.spared, failed.executor, err))
 	}
 }
 

@@ -48,20 +48,26 @@ type Server struct {
 	Width int
 	// SingleUse: a ticket is gone once its stream was begun.
 	SingleUse bool
-	// Expire is how long a ticket holds; Renews says that it can be renewed.
-	Expire time.Duration
-	Renews bool
+	// Expire is how long a ticket holds, of the first execution only with ExpireFirst;
+	// Renews says that it can be renewed.
+	Expire      time.Duration
+	ExpireFirst bool
+	Renews      bool
 	// Polls is how often PollFlightInfo says that there is more to come; below 0 the
 	// server hasn't got it.
 	Polls int
 	// Block, if it isn't nil, holds GetFlightInfo until it is closed or the caller
-	// goes.
+	// goes; see Left.
 	Block chan struct{}
 	// NoSchema leaves the schema out of the FlightInfo, NoGetSchema hasn't got
 	// GetSchema.
 	NoSchema, NoGetSchema bool
-	// Locations are those of an endpoint; nil for none.
+	// Locations are those of an endpoint; nil for none. Of is the engine whose tickets
+	// this server serves, as one of those; nil for its own.
 	Locations func(endpoint int) []string
+	Of        *Server
+	// Ordered says that the endpoints come in the order of the rows.
+	Ordered bool
 	// Token, or User and Password, let callers in; all are let in without them. NoLogin
 	// hasn't got Handshake, so that user and password are shown with each call.
 	Token, User, Password string
@@ -91,6 +97,7 @@ type Server struct {
 	expires   map[string]time.Time
 	cancelled []string
 	renewed   int
+	left      int
 	shows     string
 	polled    map[string]int
 	queries   []string
@@ -274,6 +281,7 @@ func (s *Server) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor) 
 		select {
 		case <-s.Block:
 		case <-ctx.Done():
+			s.note(func() { s.left++ })
 			return nil, ctx.Err()
 		}
 	}
@@ -287,7 +295,7 @@ func (s *Server) info(execution int, d *flight.FlightDescriptor) *flight.FlightI
 	}
 	info := &flight.FlightInfo{
 		FlightDescriptor: d, TotalRecords: s.Records, TotalBytes: s.Bytes, AppMetadata: []byte(strconv.Itoa(execution)),
-		Schema: flight.SerializeSchema(Schema, memory.DefaultAllocator),
+		Ordered: s.Ordered, Schema: flight.SerializeSchema(Schema, memory.DefaultAllocator),
 	}
 	if s.NoTotals {
 		info.TotalRecords, info.TotalBytes = -1, -1
@@ -304,7 +312,7 @@ func (s *Server) info(execution int, d *flight.FlightDescriptor) *flight.FlightI
 		ticket := fmt.Sprintf("%d/%d", execution, i)
 		ep := &flight.FlightEndpoint{Ticket: &flight.Ticket{Ticket: []byte(ticket)}}
 		s.expires[ticket] = time.Time{}
-		if s.Expire > 0 {
+		if s.Expire > 0 && (execution == 1 || !s.ExpireFirst) {
 			s.expires[ticket] = time.Now().Add(s.Expire)
 			ep.ExpirationTime = timestamppb.New(s.expires[ticket])
 		}
@@ -410,22 +418,6 @@ func (s *Server) noteCancelled(how string, info *flight.FlightInfo) {
 	s.note(func() {
 		s.cancelled = append(s.cancelled, fmt.Sprintf("%s %s with %d endpoints", how, info.GetAppMetadata(), len(info.GetEndpoint())))
 	})
-}
-
-// take says which stream a ticket begins.
-func (s *Server) take(ticket string) (r Reading, err error) {
-	if _, err := fmt.Sscanf(ticket, "%d/%d", &r.Execution, &r.Endpoint); err != nil {
-		return r, status.Error(codes.InvalidArgument, "that is no ticket")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	until, known := s.expires[ticket]
-	if !known || !until.IsZero() && time.Now().After(until) || s.SingleUse && s.used[ticket] > 0 {
-		return r, status.Error(codes.NotFound, "the ticket isn't known (any more)")
-	}
-	s.used[ticket]++
-	r.Read = s.used[ticket]
-	return r, nil
 }
 
 // DoGet implements flight.FlightServer.

@@ -510,7 +510,10 @@ type TaskDefinition struct {
 	// success status if it is small.
 	Manifests bool `protobuf:"varint,11,opt,name=manifests,proto3" json:"manifests,omitempty"`
 	// streamed: the output is read while it is written.
-	Streamed      bool `protobuf:"varint,12,opt,name=streamed,proto3" json:"streamed,omitempty"`
+	Streamed bool `protobuf:"varint,12,opt,name=streamed,proto3" json:"streamed,omitempty"`
+	// broke are the streams of other engines that broke off before, the earliest
+	// first: they are read elsewhere first.
+	Broke         []*SourceBreak `protobuf:"bytes,13,rep,name=broke,proto3" json:"broke,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -629,6 +632,13 @@ func (x *TaskDefinition) GetStreamed() bool {
 	return false
 }
 
+func (x *TaskDefinition) GetBroke() []*SourceBreak {
+	if x != nil {
+		return x.Broke
+	}
+	return nil
+}
+
 type TaskOutput struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -699,9 +709,11 @@ type TaskError struct {
 	Cause  string `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
 	Hint   string `protobuf:"bytes,6,opt,name=hint,proto3" json:"hint,omitempty"`
 	// lost_input is set when a shuffle read failed.
-	LostInput     *LostInput `protobuf:"bytes,7,opt,name=lost_input,json=lostInput,proto3" json:"lost_input,omitempty"`
-	Tried         string     `protobuf:"bytes,8,opt,name=tried,proto3" json:"tried,omitempty"`
-	Reason        string     `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"` // commit.Reason
+	LostInput *LostInput `protobuf:"bytes,7,opt,name=lost_input,json=lostInput,proto3" json:"lost_input,omitempty"`
+	Tried     string     `protobuf:"bytes,8,opt,name=tried,proto3" json:"tried,omitempty"`
+	Reason    string     `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"` // commit.Reason
+	// broke is set when a stream of another engine broke off.
+	Broke         *SourceBreak `protobuf:"bytes,10,opt,name=broke,proto3" json:"broke,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -799,6 +811,93 @@ func (x *TaskError) GetReason() string {
 	return ""
 }
 
+func (x *TaskError) GetBroke() *SourceBreak {
+	if x != nil {
+		return x.Broke
+	}
+	return nil
+}
+
+// SourceBreak is a stream of another engine that broke off.
+type SourceBreak struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// part names what was read; it is empty when that isn't what is read now, so that
+	// only the place counts.
+	Part     string `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`
+	Location string `protobuf:"bytes,2,opt,name=location,proto3" json:"location,omitempty"` // as a URI
+	Said     string `protobuf:"bytes,3,opt,name=said,proto3" json:"said,omitempty"`
+	Code     string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"` // commit.Code, if reading it there again doesn't help
+	// left is how many other places of the part haven't been tried.
+	Left          uint32 `protobuf:"varint,5,opt,name=left,proto3" json:"left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceBreak) Reset() {
+	*x = SourceBreak{}
+	mi := &file_firn_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceBreak) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceBreak) ProtoMessage() {}
+
+func (x *SourceBreak) ProtoReflect() protoreflect.Message {
+	mi := &file_firn_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceBreak.ProtoReflect.Descriptor instead.
+func (*SourceBreak) Descriptor() ([]byte, []int) {
+	return file_firn_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SourceBreak) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *SourceBreak) GetLocation() string {
+	if x != nil {
+		return x.Location
+	}
+	return ""
+}
+
+func (x *SourceBreak) GetSaid() string {
+	if x != nil {
+		return x.Said
+	}
+	return ""
+}
+
+func (x *SourceBreak) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *SourceBreak) GetLeft() uint32 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
 type LostInput struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Stage      uint32                 `protobuf:"varint,1,opt,name=stage,proto3" json:"stage,omitempty"`
@@ -813,7 +912,7 @@ type LostInput struct {
 
 func (x *LostInput) Reset() {
 	*x = LostInput{}
-	mi := &file_firn_proto_msgTypes[9]
+	mi := &file_firn_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +924,7 @@ func (x *LostInput) String() string {
 func (*LostInput) ProtoMessage() {}
 
 func (x *LostInput) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[9]
+	mi := &file_firn_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +937,7 @@ func (x *LostInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostInput.ProtoReflect.Descriptor instead.
 func (*LostInput) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{9}
+	return file_firn_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LostInput) GetStage() uint32 {
@@ -903,7 +1002,7 @@ type TaskStatus struct {
 
 func (x *TaskStatus) Reset() {
 	*x = TaskStatus{}
-	mi := &file_firn_proto_msgTypes[10]
+	mi := &file_firn_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1014,7 @@ func (x *TaskStatus) String() string {
 func (*TaskStatus) ProtoMessage() {}
 
 func (x *TaskStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[10]
+	mi := &file_firn_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1027,7 @@ func (x *TaskStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatus.ProtoReflect.Descriptor instead.
 func (*TaskStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{10}
+	return file_firn_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TaskStatus) GetJobId() string {
@@ -1068,7 +1167,7 @@ type ReportStatusRequest struct {
 
 func (x *ReportStatusRequest) Reset() {
 	*x = ReportStatusRequest{}
-	mi := &file_firn_proto_msgTypes[11]
+	mi := &file_firn_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1179,7 @@ func (x *ReportStatusRequest) String() string {
 func (*ReportStatusRequest) ProtoMessage() {}
 
 func (x *ReportStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[11]
+	mi := &file_firn_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1192,7 @@ func (x *ReportStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStatusRequest.ProtoReflect.Descriptor instead.
 func (*ReportStatusRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{11}
+	return file_firn_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReportStatusRequest) GetExecutorId() string {
@@ -1127,7 +1226,7 @@ type ReportStatusResponse struct {
 
 func (x *ReportStatusResponse) Reset() {
 	*x = ReportStatusResponse{}
-	mi := &file_firn_proto_msgTypes[12]
+	mi := &file_firn_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1238,7 @@ func (x *ReportStatusResponse) String() string {
 func (*ReportStatusResponse) ProtoMessage() {}
 
 func (x *ReportStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[12]
+	mi := &file_firn_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1251,7 @@ func (x *ReportStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStatusResponse.ProtoReflect.Descriptor instead.
 func (*ReportStatusResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{12}
+	return file_firn_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReportStatusResponse) GetKnown() bool {
@@ -1183,7 +1282,7 @@ type SourceAccessRequest struct {
 
 func (x *SourceAccessRequest) Reset() {
 	*x = SourceAccessRequest{}
-	mi := &file_firn_proto_msgTypes[13]
+	mi := &file_firn_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1294,7 @@ func (x *SourceAccessRequest) String() string {
 func (*SourceAccessRequest) ProtoMessage() {}
 
 func (x *SourceAccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[13]
+	mi := &file_firn_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1307,7 @@ func (x *SourceAccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceAccessRequest.ProtoReflect.Descriptor instead.
 func (*SourceAccessRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{13}
+	return file_firn_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SourceAccessRequest) GetExecutorId() string {
@@ -1256,7 +1355,7 @@ type SourceAccessResponse struct {
 
 func (x *SourceAccessResponse) Reset() {
 	*x = SourceAccessResponse{}
-	mi := &file_firn_proto_msgTypes[14]
+	mi := &file_firn_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1367,7 @@ func (x *SourceAccessResponse) String() string {
 func (*SourceAccessResponse) ProtoMessage() {}
 
 func (x *SourceAccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[14]
+	mi := &file_firn_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1380,7 @@ func (x *SourceAccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceAccessResponse.ProtoReflect.Descriptor instead.
 func (*SourceAccessResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{14}
+	return file_firn_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SourceAccessResponse) GetKnown() bool {
@@ -1313,7 +1412,7 @@ type StoreKeysRequest struct {
 
 func (x *StoreKeysRequest) Reset() {
 	*x = StoreKeysRequest{}
-	mi := &file_firn_proto_msgTypes[15]
+	mi := &file_firn_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1424,7 @@ func (x *StoreKeysRequest) String() string {
 func (*StoreKeysRequest) ProtoMessage() {}
 
 func (x *StoreKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[15]
+	mi := &file_firn_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1437,7 @@ func (x *StoreKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreKeysRequest.ProtoReflect.Descriptor instead.
 func (*StoreKeysRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{15}
+	return file_firn_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StoreKeysRequest) GetExecutorId() string {
@@ -1389,7 +1488,7 @@ type StoreKeysResponse struct {
 
 func (x *StoreKeysResponse) Reset() {
 	*x = StoreKeysResponse{}
-	mi := &file_firn_proto_msgTypes[16]
+	mi := &file_firn_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1500,7 @@ func (x *StoreKeysResponse) String() string {
 func (*StoreKeysResponse) ProtoMessage() {}
 
 func (x *StoreKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[16]
+	mi := &file_firn_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1513,7 @@ func (x *StoreKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreKeysResponse.ProtoReflect.Descriptor instead.
 func (*StoreKeysResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{16}
+	return file_firn_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StoreKeysResponse) GetKnown() bool {
@@ -1461,7 +1560,7 @@ type LaunchTasksRequest struct {
 
 func (x *LaunchTasksRequest) Reset() {
 	*x = LaunchTasksRequest{}
-	mi := &file_firn_proto_msgTypes[17]
+	mi := &file_firn_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1572,7 @@ func (x *LaunchTasksRequest) String() string {
 func (*LaunchTasksRequest) ProtoMessage() {}
 
 func (x *LaunchTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[17]
+	mi := &file_firn_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1585,7 @@ func (x *LaunchTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchTasksRequest.ProtoReflect.Descriptor instead.
 func (*LaunchTasksRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{17}
+	return file_firn_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LaunchTasksRequest) GetTasks() []*TaskDefinition {
@@ -1504,7 +1603,7 @@ type LaunchTasksResponse struct {
 
 func (x *LaunchTasksResponse) Reset() {
 	*x = LaunchTasksResponse{}
-	mi := &file_firn_proto_msgTypes[18]
+	mi := &file_firn_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1615,7 @@ func (x *LaunchTasksResponse) String() string {
 func (*LaunchTasksResponse) ProtoMessage() {}
 
 func (x *LaunchTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[18]
+	mi := &file_firn_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1628,7 @@ func (x *LaunchTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchTasksResponse.ProtoReflect.Descriptor instead.
 func (*LaunchTasksResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{18}
+	return file_firn_proto_rawDescGZIP(), []int{19}
 }
 
 type CancelTasksRequest struct {
@@ -1541,7 +1640,7 @@ type CancelTasksRequest struct {
 
 func (x *CancelTasksRequest) Reset() {
 	*x = CancelTasksRequest{}
-	mi := &file_firn_proto_msgTypes[19]
+	mi := &file_firn_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1652,7 @@ func (x *CancelTasksRequest) String() string {
 func (*CancelTasksRequest) ProtoMessage() {}
 
 func (x *CancelTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[19]
+	mi := &file_firn_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1665,7 @@ func (x *CancelTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasksRequest.ProtoReflect.Descriptor instead.
 func (*CancelTasksRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{19}
+	return file_firn_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelTasksRequest) GetAttemptIds() []string {
@@ -1584,7 +1683,7 @@ type CancelTasksResponse struct {
 
 func (x *CancelTasksResponse) Reset() {
 	*x = CancelTasksResponse{}
-	mi := &file_firn_proto_msgTypes[20]
+	mi := &file_firn_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1695,7 @@ func (x *CancelTasksResponse) String() string {
 func (*CancelTasksResponse) ProtoMessage() {}
 
 func (x *CancelTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[20]
+	mi := &file_firn_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1708,7 @@ func (x *CancelTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasksResponse.ProtoReflect.Descriptor instead.
 func (*CancelTasksResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{20}
+	return file_firn_proto_rawDescGZIP(), []int{21}
 }
 
 type FreeJobDataRequest struct {
@@ -1623,7 +1722,7 @@ type FreeJobDataRequest struct {
 
 func (x *FreeJobDataRequest) Reset() {
 	*x = FreeJobDataRequest{}
-	mi := &file_firn_proto_msgTypes[21]
+	mi := &file_firn_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1734,7 @@ func (x *FreeJobDataRequest) String() string {
 func (*FreeJobDataRequest) ProtoMessage() {}
 
 func (x *FreeJobDataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[21]
+	mi := &file_firn_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1747,7 @@ func (x *FreeJobDataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeJobDataRequest.ProtoReflect.Descriptor instead.
 func (*FreeJobDataRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{21}
+	return file_firn_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FreeJobDataRequest) GetJobId() string {
@@ -1680,7 +1779,7 @@ type FreeJobDataResponse struct {
 
 func (x *FreeJobDataResponse) Reset() {
 	*x = FreeJobDataResponse{}
-	mi := &file_firn_proto_msgTypes[22]
+	mi := &file_firn_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1791,7 @@ func (x *FreeJobDataResponse) String() string {
 func (*FreeJobDataResponse) ProtoMessage() {}
 
 func (x *FreeJobDataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[22]
+	mi := &file_firn_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1804,7 @@ func (x *FreeJobDataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeJobDataResponse.ProtoReflect.Descriptor instead.
 func (*FreeJobDataResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{22}
+	return file_firn_proto_rawDescGZIP(), []int{23}
 }
 
 type ProbeRequest struct {
@@ -1718,7 +1817,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_firn_proto_msgTypes[23]
+	mi := &file_firn_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1829,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[23]
+	mi := &file_firn_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1842,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{23}
+	return file_firn_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ProbeRequest) GetRequest() []byte {
@@ -1770,7 +1869,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_firn_proto_msgTypes[24]
+	mi := &file_firn_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1881,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[24]
+	mi := &file_firn_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1894,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{24}
+	return file_firn_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ProbeResponse) GetResult() []byte {
@@ -1835,7 +1934,7 @@ type Ticket struct {
 
 func (x *Ticket) Reset() {
 	*x = Ticket{}
-	mi := &file_firn_proto_msgTypes[25]
+	mi := &file_firn_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1946,7 @@ func (x *Ticket) String() string {
 func (*Ticket) ProtoMessage() {}
 
 func (x *Ticket) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[25]
+	mi := &file_firn_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1959,7 @@ func (x *Ticket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ticket.ProtoReflect.Descriptor instead.
 func (*Ticket) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{25}
+	return file_firn_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Ticket) GetPurpose() string {
@@ -1950,7 +2049,7 @@ type SignedTicket struct {
 
 func (x *SignedTicket) Reset() {
 	*x = SignedTicket{}
-	mi := &file_firn_proto_msgTypes[26]
+	mi := &file_firn_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2061,7 @@ func (x *SignedTicket) String() string {
 func (*SignedTicket) ProtoMessage() {}
 
 func (x *SignedTicket) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[26]
+	mi := &file_firn_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2074,7 @@ func (x *SignedTicket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignedTicket.ProtoReflect.Descriptor instead.
 func (*SignedTicket) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{26}
+	return file_firn_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SignedTicket) GetTicket() []byte {
@@ -2002,7 +2101,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_firn_proto_msgTypes[27]
+	mi := &file_firn_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2113,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[27]
+	mi := &file_firn_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2126,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{27}
+	return file_firn_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Session) GetCatalog() string {
@@ -2073,7 +2172,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_firn_proto_msgTypes[28]
+	mi := &file_firn_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2184,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[28]
+	mi := &file_firn_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2197,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{28}
+	return file_firn_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExecuteRequest) GetProtocolVersion() uint32 {
@@ -2194,7 +2293,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_firn_proto_msgTypes[29]
+	mi := &file_firn_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2305,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[29]
+	mi := &file_firn_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2318,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{29}
+	return file_firn_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExecuteResponse) GetStatement() string {
@@ -2267,7 +2366,7 @@ type ResultColumn struct {
 
 func (x *ResultColumn) Reset() {
 	*x = ResultColumn{}
-	mi := &file_firn_proto_msgTypes[30]
+	mi := &file_firn_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2378,7 @@ func (x *ResultColumn) String() string {
 func (*ResultColumn) ProtoMessage() {}
 
 func (x *ResultColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[30]
+	mi := &file_firn_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2391,7 @@ func (x *ResultColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultColumn.ProtoReflect.Descriptor instead.
 func (*ResultColumn) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{30}
+	return file_firn_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResultColumn) GetName() string {
@@ -2320,7 +2419,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_firn_proto_msgTypes[31]
+	mi := &file_firn_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2431,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[31]
+	mi := &file_firn_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2444,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{31}
+	return file_firn_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JobRequest) GetJobId() string {
@@ -2405,7 +2504,7 @@ type JobStatus struct {
 
 func (x *JobStatus) Reset() {
 	*x = JobStatus{}
-	mi := &file_firn_proto_msgTypes[32]
+	mi := &file_firn_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2516,7 @@ func (x *JobStatus) String() string {
 func (*JobStatus) ProtoMessage() {}
 
 func (x *JobStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[32]
+	mi := &file_firn_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2529,7 @@ func (x *JobStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatus.ProtoReflect.Descriptor instead.
 func (*JobStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{32}
+	return file_firn_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JobStatus) GetJobId() string {
@@ -2637,7 +2736,7 @@ type StageStatus struct {
 
 func (x *StageStatus) Reset() {
 	*x = StageStatus{}
-	mi := &file_firn_proto_msgTypes[33]
+	mi := &file_firn_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2748,7 @@ func (x *StageStatus) String() string {
 func (*StageStatus) ProtoMessage() {}
 
 func (x *StageStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[33]
+	mi := &file_firn_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2761,7 @@ func (x *StageStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageStatus.ProtoReflect.Descriptor instead.
 func (*StageStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{33}
+	return file_firn_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StageStatus) GetId() string {
@@ -2778,7 +2877,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_firn_proto_msgTypes[34]
+	mi := &file_firn_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2889,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[34]
+	mi := &file_firn_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2902,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{34}
+	return file_firn_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JobError) GetCode() string {
@@ -2869,7 +2968,7 @@ type ResultPartition struct {
 
 func (x *ResultPartition) Reset() {
 	*x = ResultPartition{}
-	mi := &file_firn_proto_msgTypes[35]
+	mi := &file_firn_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2881,7 +2980,7 @@ func (x *ResultPartition) String() string {
 func (*ResultPartition) ProtoMessage() {}
 
 func (x *ResultPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[35]
+	mi := &file_firn_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2894,7 +2993,7 @@ func (x *ResultPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultPartition.ProtoReflect.Descriptor instead.
 func (*ResultPartition) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{35}
+	return file_firn_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ResultPartition) GetAddress() string {
@@ -2947,7 +3046,7 @@ type CommitReport struct {
 
 func (x *CommitReport) Reset() {
 	*x = CommitReport{}
-	mi := &file_firn_proto_msgTypes[36]
+	mi := &file_firn_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +3058,7 @@ func (x *CommitReport) String() string {
 func (*CommitReport) ProtoMessage() {}
 
 func (x *CommitReport) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[36]
+	mi := &file_firn_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +3071,7 @@ func (x *CommitReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitReport.ProtoReflect.Descriptor instead.
 func (*CommitReport) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{36}
+	return file_firn_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CommitReport) GetTable() string {
@@ -3083,7 +3182,7 @@ type ExecutorTasks struct {
 
 func (x *ExecutorTasks) Reset() {
 	*x = ExecutorTasks{}
-	mi := &file_firn_proto_msgTypes[37]
+	mi := &file_firn_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3095,7 +3194,7 @@ func (x *ExecutorTasks) String() string {
 func (*ExecutorTasks) ProtoMessage() {}
 
 func (x *ExecutorTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[37]
+	mi := &file_firn_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3207,7 @@ func (x *ExecutorTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorTasks.ProtoReflect.Descriptor instead.
 func (*ExecutorTasks) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{37}
+	return file_firn_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ExecutorTasks) GetExecutorId() string {
@@ -3141,7 +3240,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_firn_proto_msgTypes[38]
+	mi := &file_firn_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3252,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[38]
+	mi := &file_firn_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3265,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{38}
+	return file_firn_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListJobsRequest) GetLimit() uint32 {
@@ -3221,7 +3320,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_firn_proto_msgTypes[39]
+	mi := &file_firn_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3233,7 +3332,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[39]
+	mi := &file_firn_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3246,7 +3345,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{39}
+	return file_firn_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListJobsResponse) GetJobs() []*JobStatus {
@@ -3274,7 +3373,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_firn_proto_msgTypes[40]
+	mi := &file_firn_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +3385,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[40]
+	mi := &file_firn_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3398,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{40}
+	return file_firn_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CancelJobResponse) GetAnswer() string {
@@ -3327,7 +3426,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_firn_proto_msgTypes[41]
+	mi := &file_firn_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3438,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[41]
+	mi := &file_firn_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3451,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{41}
+	return file_firn_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListTablesRequest) GetSession() *Session {
@@ -3385,7 +3484,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_firn_proto_msgTypes[42]
+	mi := &file_firn_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3496,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[42]
+	mi := &file_firn_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3509,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{42}
+	return file_firn_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListTablesResponse) GetTables() []string {
@@ -3430,7 +3529,7 @@ type DescribeTableRequest struct {
 
 func (x *DescribeTableRequest) Reset() {
 	*x = DescribeTableRequest{}
-	mi := &file_firn_proto_msgTypes[43]
+	mi := &file_firn_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3442,7 +3541,7 @@ func (x *DescribeTableRequest) String() string {
 func (*DescribeTableRequest) ProtoMessage() {}
 
 func (x *DescribeTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[43]
+	mi := &file_firn_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3455,7 +3554,7 @@ func (x *DescribeTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTableRequest.ProtoReflect.Descriptor instead.
 func (*DescribeTableRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{43}
+	return file_firn_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DescribeTableRequest) GetSession() *Session {
@@ -3496,7 +3595,7 @@ type TableDescription struct {
 
 func (x *TableDescription) Reset() {
 	*x = TableDescription{}
-	mi := &file_firn_proto_msgTypes[44]
+	mi := &file_firn_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3607,7 @@ func (x *TableDescription) String() string {
 func (*TableDescription) ProtoMessage() {}
 
 func (x *TableDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[44]
+	mi := &file_firn_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3620,7 @@ func (x *TableDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableDescription.ProtoReflect.Descriptor instead.
 func (*TableDescription) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{44}
+	return file_firn_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TableDescription) GetTable() string {
@@ -3639,7 +3738,7 @@ type AllowCommitsRequest struct {
 
 func (x *AllowCommitsRequest) Reset() {
 	*x = AllowCommitsRequest{}
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3750,7 @@ func (x *AllowCommitsRequest) String() string {
 func (*AllowCommitsRequest) ProtoMessage() {}
 
 func (x *AllowCommitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[45]
+	mi := &file_firn_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3763,7 @@ func (x *AllowCommitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowCommitsRequest.ProtoReflect.Descriptor instead.
 func (*AllowCommitsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{45}
+	return file_firn_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AllowCommitsRequest) GetTable() string {
@@ -3692,7 +3791,7 @@ type RegisterTableRequest struct {
 
 func (x *RegisterTableRequest) Reset() {
 	*x = RegisterTableRequest{}
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3704,7 +3803,7 @@ func (x *RegisterTableRequest) String() string {
 func (*RegisterTableRequest) ProtoMessage() {}
 
 func (x *RegisterTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[46]
+	mi := &file_firn_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3717,7 +3816,7 @@ func (x *RegisterTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterTableRequest.ProtoReflect.Descriptor instead.
 func (*RegisterTableRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{46}
+	return file_firn_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RegisterTableRequest) GetSession() *Session {
@@ -3750,7 +3849,7 @@ type OpenUploadRequest struct {
 
 func (x *OpenUploadRequest) Reset() {
 	*x = OpenUploadRequest{}
-	mi := &file_firn_proto_msgTypes[47]
+	mi := &file_firn_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +3861,7 @@ func (x *OpenUploadRequest) String() string {
 func (*OpenUploadRequest) ProtoMessage() {}
 
 func (x *OpenUploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[47]
+	mi := &file_firn_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +3874,7 @@ func (x *OpenUploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenUploadRequest.ProtoReflect.Descriptor instead.
 func (*OpenUploadRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{47}
+	return file_firn_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OpenUploadRequest) GetArrowSchema() []byte {
@@ -3796,7 +3895,7 @@ type OpenUploadResponse struct {
 
 func (x *OpenUploadResponse) Reset() {
 	*x = OpenUploadResponse{}
-	mi := &file_firn_proto_msgTypes[48]
+	mi := &file_firn_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3808,7 +3907,7 @@ func (x *OpenUploadResponse) String() string {
 func (*OpenUploadResponse) ProtoMessage() {}
 
 func (x *OpenUploadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[48]
+	mi := &file_firn_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3821,7 +3920,7 @@ func (x *OpenUploadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenUploadResponse.ProtoReflect.Descriptor instead.
 func (*OpenUploadResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{48}
+	return file_firn_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OpenUploadResponse) GetUploadId() string {
@@ -3863,7 +3962,7 @@ type ListUnitsRequest struct {
 
 func (x *ListUnitsRequest) Reset() {
 	*x = ListUnitsRequest{}
-	mi := &file_firn_proto_msgTypes[49]
+	mi := &file_firn_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3875,7 +3974,7 @@ func (x *ListUnitsRequest) String() string {
 func (*ListUnitsRequest) ProtoMessage() {}
 
 func (x *ListUnitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[49]
+	mi := &file_firn_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3888,7 +3987,7 @@ func (x *ListUnitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsRequest.ProtoReflect.Descriptor instead.
 func (*ListUnitsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{49}
+	return file_firn_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListUnitsRequest) GetAll() bool {
@@ -3980,7 +4079,7 @@ type UnitStatus struct {
 
 func (x *UnitStatus) Reset() {
 	*x = UnitStatus{}
-	mi := &file_firn_proto_msgTypes[50]
+	mi := &file_firn_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4091,7 @@ func (x *UnitStatus) String() string {
 func (*UnitStatus) ProtoMessage() {}
 
 func (x *UnitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[50]
+	mi := &file_firn_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4104,7 @@ func (x *UnitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitStatus.ProtoReflect.Descriptor instead.
 func (*UnitStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{50}
+	return file_firn_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *UnitStatus) GetJobId() string {
@@ -4168,7 +4267,7 @@ type SendRecord struct {
 
 func (x *SendRecord) Reset() {
 	*x = SendRecord{}
-	mi := &file_firn_proto_msgTypes[51]
+	mi := &file_firn_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4279,7 @@ func (x *SendRecord) String() string {
 func (*SendRecord) ProtoMessage() {}
 
 func (x *SendRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[51]
+	mi := &file_firn_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4292,7 @@ func (x *SendRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRecord.ProtoReflect.Descriptor instead.
 func (*SendRecord) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{51}
+	return file_firn_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SendRecord) GetRequestId() string {
@@ -4245,7 +4344,7 @@ type OrphansRequest struct {
 
 func (x *OrphansRequest) Reset() {
 	*x = OrphansRequest{}
-	mi := &file_firn_proto_msgTypes[52]
+	mi := &file_firn_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4257,7 +4356,7 @@ func (x *OrphansRequest) String() string {
 func (*OrphansRequest) ProtoMessage() {}
 
 func (x *OrphansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[52]
+	mi := &file_firn_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4270,7 +4369,7 @@ func (x *OrphansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansRequest.ProtoReflect.Descriptor instead.
 func (*OrphansRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{52}
+	return file_firn_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *OrphansRequest) GetSession() *Session {
@@ -4322,7 +4421,7 @@ type OrphanFiles struct {
 
 func (x *OrphanFiles) Reset() {
 	*x = OrphanFiles{}
-	mi := &file_firn_proto_msgTypes[53]
+	mi := &file_firn_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4334,7 +4433,7 @@ func (x *OrphanFiles) String() string {
 func (*OrphanFiles) ProtoMessage() {}
 
 func (x *OrphanFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[53]
+	mi := &file_firn_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4347,7 +4446,7 @@ func (x *OrphanFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanFiles.ProtoReflect.Descriptor instead.
 func (*OrphanFiles) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{53}
+	return file_firn_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OrphanFiles) GetJobId() string {
@@ -4415,7 +4514,7 @@ type OrphansResponse struct {
 
 func (x *OrphansResponse) Reset() {
 	*x = OrphansResponse{}
-	mi := &file_firn_proto_msgTypes[54]
+	mi := &file_firn_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4427,7 +4526,7 @@ func (x *OrphansResponse) String() string {
 func (*OrphansResponse) ProtoMessage() {}
 
 func (x *OrphansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[54]
+	mi := &file_firn_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4440,7 +4539,7 @@ func (x *OrphansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphansResponse.ProtoReflect.Descriptor instead.
 func (*OrphansResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{54}
+	return file_firn_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *OrphansResponse) GetJobs() []*OrphanFiles {
@@ -4458,7 +4557,7 @@ type ListExecutorsRequest struct {
 
 func (x *ListExecutorsRequest) Reset() {
 	*x = ListExecutorsRequest{}
-	mi := &file_firn_proto_msgTypes[55]
+	mi := &file_firn_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4470,7 +4569,7 @@ func (x *ListExecutorsRequest) String() string {
 func (*ListExecutorsRequest) ProtoMessage() {}
 
 func (x *ListExecutorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[55]
+	mi := &file_firn_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4483,7 +4582,7 @@ func (x *ListExecutorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutorsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecutorsRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{55}
+	return file_firn_proto_rawDescGZIP(), []int{56}
 }
 
 type ListExecutorsResponse struct {
@@ -4495,7 +4594,7 @@ type ListExecutorsResponse struct {
 
 func (x *ListExecutorsResponse) Reset() {
 	*x = ListExecutorsResponse{}
-	mi := &file_firn_proto_msgTypes[56]
+	mi := &file_firn_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4507,7 +4606,7 @@ func (x *ListExecutorsResponse) String() string {
 func (*ListExecutorsResponse) ProtoMessage() {}
 
 func (x *ListExecutorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[56]
+	mi := &file_firn_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4520,7 +4619,7 @@ func (x *ListExecutorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutorsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecutorsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{56}
+	return file_firn_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListExecutorsResponse) GetExecutors() []*ExecutorStatus {
@@ -4539,7 +4638,7 @@ type DrainExecutorRequest struct {
 
 func (x *DrainExecutorRequest) Reset() {
 	*x = DrainExecutorRequest{}
-	mi := &file_firn_proto_msgTypes[57]
+	mi := &file_firn_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4650,7 @@ func (x *DrainExecutorRequest) String() string {
 func (*DrainExecutorRequest) ProtoMessage() {}
 
 func (x *DrainExecutorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[57]
+	mi := &file_firn_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +4663,7 @@ func (x *DrainExecutorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainExecutorRequest.ProtoReflect.Descriptor instead.
 func (*DrainExecutorRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{57}
+	return file_firn_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DrainExecutorRequest) GetExecutorId() string {
@@ -4593,7 +4692,7 @@ type ExecutorStatus struct {
 
 func (x *ExecutorStatus) Reset() {
 	*x = ExecutorStatus{}
-	mi := &file_firn_proto_msgTypes[58]
+	mi := &file_firn_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +4704,7 @@ func (x *ExecutorStatus) String() string {
 func (*ExecutorStatus) ProtoMessage() {}
 
 func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[58]
+	mi := &file_firn_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +4717,7 @@ func (x *ExecutorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorStatus.ProtoReflect.Descriptor instead.
 func (*ExecutorStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{58}
+	return file_firn_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ExecutorStatus) GetExecutorId() string {
@@ -4690,7 +4789,7 @@ type CacheFrameRequest struct {
 
 func (x *CacheFrameRequest) Reset() {
 	*x = CacheFrameRequest{}
-	mi := &file_firn_proto_msgTypes[59]
+	mi := &file_firn_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4702,7 +4801,7 @@ func (x *CacheFrameRequest) String() string {
 func (*CacheFrameRequest) ProtoMessage() {}
 
 func (x *CacheFrameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[59]
+	mi := &file_firn_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4715,7 +4814,7 @@ func (x *CacheFrameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheFrameRequest.ProtoReflect.Descriptor instead.
 func (*CacheFrameRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{59}
+	return file_firn_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CacheFrameRequest) GetStatement() *ExecuteRequest {
@@ -4742,7 +4841,7 @@ type CacheFrameResponse struct {
 
 func (x *CacheFrameResponse) Reset() {
 	*x = CacheFrameResponse{}
-	mi := &file_firn_proto_msgTypes[60]
+	mi := &file_firn_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4754,7 +4853,7 @@ func (x *CacheFrameResponse) String() string {
 func (*CacheFrameResponse) ProtoMessage() {}
 
 func (x *CacheFrameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[60]
+	mi := &file_firn_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4767,7 +4866,7 @@ func (x *CacheFrameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheFrameResponse.ProtoReflect.Descriptor instead.
 func (*CacheFrameResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{60}
+	return file_firn_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CacheFrameResponse) GetFrameId() string {
@@ -4792,7 +4891,7 @@ type ListFramesRequest struct {
 
 func (x *ListFramesRequest) Reset() {
 	*x = ListFramesRequest{}
-	mi := &file_firn_proto_msgTypes[61]
+	mi := &file_firn_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4804,7 +4903,7 @@ func (x *ListFramesRequest) String() string {
 func (*ListFramesRequest) ProtoMessage() {}
 
 func (x *ListFramesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[61]
+	mi := &file_firn_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4817,7 +4916,7 @@ func (x *ListFramesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFramesRequest.ProtoReflect.Descriptor instead.
 func (*ListFramesRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{61}
+	return file_firn_proto_rawDescGZIP(), []int{62}
 }
 
 type ListFramesResponse struct {
@@ -4829,7 +4928,7 @@ type ListFramesResponse struct {
 
 func (x *ListFramesResponse) Reset() {
 	*x = ListFramesResponse{}
-	mi := &file_firn_proto_msgTypes[62]
+	mi := &file_firn_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4841,7 +4940,7 @@ func (x *ListFramesResponse) String() string {
 func (*ListFramesResponse) ProtoMessage() {}
 
 func (x *ListFramesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[62]
+	mi := &file_firn_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4854,7 +4953,7 @@ func (x *ListFramesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFramesResponse.ProtoReflect.Descriptor instead.
 func (*ListFramesResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{62}
+	return file_firn_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListFramesResponse) GetFrames() []*FrameStatus {
@@ -4873,7 +4972,7 @@ type FrameRequest struct {
 
 func (x *FrameRequest) Reset() {
 	*x = FrameRequest{}
-	mi := &file_firn_proto_msgTypes[63]
+	mi := &file_firn_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4885,7 +4984,7 @@ func (x *FrameRequest) String() string {
 func (*FrameRequest) ProtoMessage() {}
 
 func (x *FrameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[63]
+	mi := &file_firn_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4898,7 +4997,7 @@ func (x *FrameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FrameRequest.ProtoReflect.Descriptor instead.
 func (*FrameRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{63}
+	return file_firn_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *FrameRequest) GetFrameId() string {
@@ -4934,7 +5033,7 @@ type FrameStatus struct {
 
 func (x *FrameStatus) Reset() {
 	*x = FrameStatus{}
-	mi := &file_firn_proto_msgTypes[64]
+	mi := &file_firn_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4946,7 +5045,7 @@ func (x *FrameStatus) String() string {
 func (*FrameStatus) ProtoMessage() {}
 
 func (x *FrameStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[64]
+	mi := &file_firn_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4959,7 +5058,7 @@ func (x *FrameStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FrameStatus.ProtoReflect.Descriptor instead.
 func (*FrameStatus) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{64}
+	return file_firn_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *FrameStatus) GetFrameId() string {
@@ -5077,7 +5176,7 @@ type ListUnitsResponse struct {
 
 func (x *ListUnitsResponse) Reset() {
 	*x = ListUnitsResponse{}
-	mi := &file_firn_proto_msgTypes[65]
+	mi := &file_firn_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5089,7 +5188,7 @@ func (x *ListUnitsResponse) String() string {
 func (*ListUnitsResponse) ProtoMessage() {}
 
 func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[65]
+	mi := &file_firn_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5102,7 +5201,7 @@ func (x *ListUnitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnitsResponse.ProtoReflect.Descriptor instead.
 func (*ListUnitsResponse) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{65}
+	return file_firn_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListUnitsResponse) GetUnits() []*UnitStatus {
@@ -5135,7 +5234,7 @@ type DriveUnitRequest struct {
 
 func (x *DriveUnitRequest) Reset() {
 	*x = DriveUnitRequest{}
-	mi := &file_firn_proto_msgTypes[66]
+	mi := &file_firn_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5147,7 +5246,7 @@ func (x *DriveUnitRequest) String() string {
 func (*DriveUnitRequest) ProtoMessage() {}
 
 func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_firn_proto_msgTypes[66]
+	mi := &file_firn_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5160,7 +5259,7 @@ func (x *DriveUnitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriveUnitRequest.ProtoReflect.Descriptor instead.
 func (*DriveUnitRequest) Descriptor() ([]byte, []int) {
-	return file_firn_proto_rawDescGZIP(), []int{66}
+	return file_firn_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DriveUnitRequest) GetJobId() string {
@@ -5239,7 +5338,7 @@ const file_firn_proto_rawDesc = "" +
 	"\await_ms\x18\x04 \x01(\rR\x06waitMs\"W\n" +
 	"\x10PollWorkResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12-\n" +
-	"\x05tasks\x18\x02 \x03(\v2\x17.firn.v1.TaskDefinitionR\x05tasks\"\xe5\x02\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x17.firn.v1.TaskDefinitionR\x05tasks\"\x91\x03\n" +
 	"\x0eTaskDefinition\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12#\n" +
@@ -5254,12 +5353,13 @@ const file_firn_proto_rawDesc = "" +
 	"\aoutputs\x18\n" +
 	" \x01(\rR\aoutputs\x12\x1c\n" +
 	"\tmanifests\x18\v \x01(\bR\tmanifests\x12\x1a\n" +
-	"\bstreamed\x18\f \x01(\bR\bstreamed\"T\n" +
+	"\bstreamed\x18\f \x01(\bR\bstreamed\x12*\n" +
+	"\x05broke\x18\r \x03(\v2\x14.firn.v1.SourceBreakR\x05broke\"T\n" +
 	"\n" +
 	"TaskOutput\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x03R\x04rows\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xe8\x01\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\x94\x02\n" +
 	"\tTaskError\x12\x14\n" +
 	"\x05class\x18\x01 \x01(\tR\x05class\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x0e\n" +
@@ -5270,7 +5370,15 @@ const file_firn_proto_rawDesc = "" +
 	"\n" +
 	"lost_input\x18\a \x01(\v2\x12.firn.v1.LostInputR\tlostInput\x12\x14\n" +
 	"\x05tried\x18\b \x01(\tR\x05tried\x12\x16\n" +
-	"\x06reason\x18\t \x01(\tR\x06reason\"\x97\x01\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\x12*\n" +
+	"\x05broke\x18\n" +
+	" \x01(\v2\x14.firn.v1.SourceBreakR\x05broke\"y\n" +
+	"\vSourceBreak\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\tR\x04part\x12\x1a\n" +
+	"\blocation\x18\x02 \x01(\tR\blocation\x12\x12\n" +
+	"\x04said\x18\x03 \x01(\tR\x04said\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12\x12\n" +
+	"\x04left\x18\x05 \x01(\rR\x04left\"\x97\x01\n" +
 	"\tLostInput\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x1d\n" +
@@ -5711,7 +5819,7 @@ func file_firn_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+	file_firn_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 	file_firn_proto_goTypes  = []any{
 		(*RegisterRequest)(nil),       // 0: firn.v1.RegisterRequest
 		(*RegisterResponse)(nil),      // 1: firn.v1.RegisterResponse
@@ -5722,164 +5830,167 @@ var (
 		(*TaskDefinition)(nil),        // 6: firn.v1.TaskDefinition
 		(*TaskOutput)(nil),            // 7: firn.v1.TaskOutput
 		(*TaskError)(nil),             // 8: firn.v1.TaskError
-		(*LostInput)(nil),             // 9: firn.v1.LostInput
-		(*TaskStatus)(nil),            // 10: firn.v1.TaskStatus
-		(*ReportStatusRequest)(nil),   // 11: firn.v1.ReportStatusRequest
-		(*ReportStatusResponse)(nil),  // 12: firn.v1.ReportStatusResponse
-		(*SourceAccessRequest)(nil),   // 13: firn.v1.SourceAccessRequest
-		(*SourceAccessResponse)(nil),  // 14: firn.v1.SourceAccessResponse
-		(*StoreKeysRequest)(nil),      // 15: firn.v1.StoreKeysRequest
-		(*StoreKeysResponse)(nil),     // 16: firn.v1.StoreKeysResponse
-		(*LaunchTasksRequest)(nil),    // 17: firn.v1.LaunchTasksRequest
-		(*LaunchTasksResponse)(nil),   // 18: firn.v1.LaunchTasksResponse
-		(*CancelTasksRequest)(nil),    // 19: firn.v1.CancelTasksRequest
-		(*CancelTasksResponse)(nil),   // 20: firn.v1.CancelTasksResponse
-		(*FreeJobDataRequest)(nil),    // 21: firn.v1.FreeJobDataRequest
-		(*FreeJobDataResponse)(nil),   // 22: firn.v1.FreeJobDataResponse
-		(*ProbeRequest)(nil),          // 23: firn.v1.ProbeRequest
-		(*ProbeResponse)(nil),         // 24: firn.v1.ProbeResponse
-		(*Ticket)(nil),                // 25: firn.v1.Ticket
-		(*SignedTicket)(nil),          // 26: firn.v1.SignedTicket
-		(*Session)(nil),               // 27: firn.v1.Session
-		(*ExecuteRequest)(nil),        // 28: firn.v1.ExecuteRequest
-		(*ExecuteResponse)(nil),       // 29: firn.v1.ExecuteResponse
-		(*ResultColumn)(nil),          // 30: firn.v1.ResultColumn
-		(*JobRequest)(nil),            // 31: firn.v1.JobRequest
-		(*JobStatus)(nil),             // 32: firn.v1.JobStatus
-		(*StageStatus)(nil),           // 33: firn.v1.StageStatus
-		(*JobError)(nil),              // 34: firn.v1.JobError
-		(*ResultPartition)(nil),       // 35: firn.v1.ResultPartition
-		(*CommitReport)(nil),          // 36: firn.v1.CommitReport
-		(*ExecutorTasks)(nil),         // 37: firn.v1.ExecutorTasks
-		(*ListJobsRequest)(nil),       // 38: firn.v1.ListJobsRequest
-		(*ListJobsResponse)(nil),      // 39: firn.v1.ListJobsResponse
-		(*CancelJobResponse)(nil),     // 40: firn.v1.CancelJobResponse
-		(*ListTablesRequest)(nil),     // 41: firn.v1.ListTablesRequest
-		(*ListTablesResponse)(nil),    // 42: firn.v1.ListTablesResponse
-		(*DescribeTableRequest)(nil),  // 43: firn.v1.DescribeTableRequest
-		(*TableDescription)(nil),      // 44: firn.v1.TableDescription
-		(*AllowCommitsRequest)(nil),   // 45: firn.v1.AllowCommitsRequest
-		(*RegisterTableRequest)(nil),  // 46: firn.v1.RegisterTableRequest
-		(*OpenUploadRequest)(nil),     // 47: firn.v1.OpenUploadRequest
-		(*OpenUploadResponse)(nil),    // 48: firn.v1.OpenUploadResponse
-		(*ListUnitsRequest)(nil),      // 49: firn.v1.ListUnitsRequest
-		(*UnitStatus)(nil),            // 50: firn.v1.UnitStatus
-		(*SendRecord)(nil),            // 51: firn.v1.SendRecord
-		(*OrphansRequest)(nil),        // 52: firn.v1.OrphansRequest
-		(*OrphanFiles)(nil),           // 53: firn.v1.OrphanFiles
-		(*OrphansResponse)(nil),       // 54: firn.v1.OrphansResponse
-		(*ListExecutorsRequest)(nil),  // 55: firn.v1.ListExecutorsRequest
-		(*ListExecutorsResponse)(nil), // 56: firn.v1.ListExecutorsResponse
-		(*DrainExecutorRequest)(nil),  // 57: firn.v1.DrainExecutorRequest
-		(*ExecutorStatus)(nil),        // 58: firn.v1.ExecutorStatus
-		(*CacheFrameRequest)(nil),     // 59: firn.v1.CacheFrameRequest
-		(*CacheFrameResponse)(nil),    // 60: firn.v1.CacheFrameResponse
-		(*ListFramesRequest)(nil),     // 61: firn.v1.ListFramesRequest
-		(*ListFramesResponse)(nil),    // 62: firn.v1.ListFramesResponse
-		(*FrameRequest)(nil),          // 63: firn.v1.FrameRequest
-		(*FrameStatus)(nil),           // 64: firn.v1.FrameStatus
-		(*ListUnitsResponse)(nil),     // 65: firn.v1.ListUnitsResponse
-		(*DriveUnitRequest)(nil),      // 66: firn.v1.DriveUnitRequest
-		nil,                           // 67: firn.v1.TableDescription.PropertiesEntry
+		(*SourceBreak)(nil),           // 9: firn.v1.SourceBreak
+		(*LostInput)(nil),             // 10: firn.v1.LostInput
+		(*TaskStatus)(nil),            // 11: firn.v1.TaskStatus
+		(*ReportStatusRequest)(nil),   // 12: firn.v1.ReportStatusRequest
+		(*ReportStatusResponse)(nil),  // 13: firn.v1.ReportStatusResponse
+		(*SourceAccessRequest)(nil),   // 14: firn.v1.SourceAccessRequest
+		(*SourceAccessResponse)(nil),  // 15: firn.v1.SourceAccessResponse
+		(*StoreKeysRequest)(nil),      // 16: firn.v1.StoreKeysRequest
+		(*StoreKeysResponse)(nil),     // 17: firn.v1.StoreKeysResponse
+		(*LaunchTasksRequest)(nil),    // 18: firn.v1.LaunchTasksRequest
+		(*LaunchTasksResponse)(nil),   // 19: firn.v1.LaunchTasksResponse
+		(*CancelTasksRequest)(nil),    // 20: firn.v1.CancelTasksRequest
+		(*CancelTasksResponse)(nil),   // 21: firn.v1.CancelTasksResponse
+		(*FreeJobDataRequest)(nil),    // 22: firn.v1.FreeJobDataRequest
+		(*FreeJobDataResponse)(nil),   // 23: firn.v1.FreeJobDataResponse
+		(*ProbeRequest)(nil),          // 24: firn.v1.ProbeRequest
+		(*ProbeResponse)(nil),         // 25: firn.v1.ProbeResponse
+		(*Ticket)(nil),                // 26: firn.v1.Ticket
+		(*SignedTicket)(nil),          // 27: firn.v1.SignedTicket
+		(*Session)(nil),               // 28: firn.v1.Session
+		(*ExecuteRequest)(nil),        // 29: firn.v1.ExecuteRequest
+		(*ExecuteResponse)(nil),       // 30: firn.v1.ExecuteResponse
+		(*ResultColumn)(nil),          // 31: firn.v1.ResultColumn
+		(*JobRequest)(nil),            // 32: firn.v1.JobRequest
+		(*JobStatus)(nil),             // 33: firn.v1.JobStatus
+		(*StageStatus)(nil),           // 34: firn.v1.StageStatus
+		(*JobError)(nil),              // 35: firn.v1.JobError
+		(*ResultPartition)(nil),       // 36: firn.v1.ResultPartition
+		(*CommitReport)(nil),          // 37: firn.v1.CommitReport
+		(*ExecutorTasks)(nil),         // 38: firn.v1.ExecutorTasks
+		(*ListJobsRequest)(nil),       // 39: firn.v1.ListJobsRequest
+		(*ListJobsResponse)(nil),      // 40: firn.v1.ListJobsResponse
+		(*CancelJobResponse)(nil),     // 41: firn.v1.CancelJobResponse
+		(*ListTablesRequest)(nil),     // 42: firn.v1.ListTablesRequest
+		(*ListTablesResponse)(nil),    // 43: firn.v1.ListTablesResponse
+		(*DescribeTableRequest)(nil),  // 44: firn.v1.DescribeTableRequest
+		(*TableDescription)(nil),      // 45: firn.v1.TableDescription
+		(*AllowCommitsRequest)(nil),   // 46: firn.v1.AllowCommitsRequest
+		(*RegisterTableRequest)(nil),  // 47: firn.v1.RegisterTableRequest
+		(*OpenUploadRequest)(nil),     // 48: firn.v1.OpenUploadRequest
+		(*OpenUploadResponse)(nil),    // 49: firn.v1.OpenUploadResponse
+		(*ListUnitsRequest)(nil),      // 50: firn.v1.ListUnitsRequest
+		(*UnitStatus)(nil),            // 51: firn.v1.UnitStatus
+		(*SendRecord)(nil),            // 52: firn.v1.SendRecord
+		(*OrphansRequest)(nil),        // 53: firn.v1.OrphansRequest
+		(*OrphanFiles)(nil),           // 54: firn.v1.OrphanFiles
+		(*OrphansResponse)(nil),       // 55: firn.v1.OrphansResponse
+		(*ListExecutorsRequest)(nil),  // 56: firn.v1.ListExecutorsRequest
+		(*ListExecutorsResponse)(nil), // 57: firn.v1.ListExecutorsResponse
+		(*DrainExecutorRequest)(nil),  // 58: firn.v1.DrainExecutorRequest
+		(*ExecutorStatus)(nil),        // 59: firn.v1.ExecutorStatus
+		(*CacheFrameRequest)(nil),     // 60: firn.v1.CacheFrameRequest
+		(*CacheFrameResponse)(nil),    // 61: firn.v1.CacheFrameResponse
+		(*ListFramesRequest)(nil),     // 62: firn.v1.ListFramesRequest
+		(*ListFramesResponse)(nil),    // 63: firn.v1.ListFramesResponse
+		(*FrameRequest)(nil),          // 64: firn.v1.FrameRequest
+		(*FrameStatus)(nil),           // 65: firn.v1.FrameStatus
+		(*ListUnitsResponse)(nil),     // 66: firn.v1.ListUnitsResponse
+		(*DriveUnitRequest)(nil),      // 67: firn.v1.DriveUnitRequest
+		nil,                           // 68: firn.v1.TableDescription.PropertiesEntry
 	}
 )
 
 var file_firn_proto_depIdxs = []int32{
 	6,  // 0: firn.v1.PollWorkResponse.tasks:type_name -> firn.v1.TaskDefinition
-	9,  // 1: firn.v1.TaskError.lost_input:type_name -> firn.v1.LostInput
-	7,  // 2: firn.v1.TaskStatus.outputs:type_name -> firn.v1.TaskOutput
-	8,  // 3: firn.v1.TaskStatus.error:type_name -> firn.v1.TaskError
-	10, // 4: firn.v1.ReportStatusRequest.statuses:type_name -> firn.v1.TaskStatus
-	6,  // 5: firn.v1.LaunchTasksRequest.tasks:type_name -> firn.v1.TaskDefinition
-	8,  // 6: firn.v1.ProbeResponse.error:type_name -> firn.v1.TaskError
-	27, // 7: firn.v1.ExecuteRequest.session:type_name -> firn.v1.Session
-	27, // 8: firn.v1.ExecuteResponse.session:type_name -> firn.v1.Session
-	32, // 9: firn.v1.ExecuteResponse.job:type_name -> firn.v1.JobStatus
-	30, // 10: firn.v1.ExecuteResponse.columns:type_name -> firn.v1.ResultColumn
-	33, // 11: firn.v1.JobStatus.stages:type_name -> firn.v1.StageStatus
-	34, // 12: firn.v1.JobStatus.error:type_name -> firn.v1.JobError
-	35, // 13: firn.v1.JobStatus.partitions:type_name -> firn.v1.ResultPartition
-	36, // 14: firn.v1.JobStatus.report:type_name -> firn.v1.CommitReport
-	37, // 15: firn.v1.JobStatus.executors:type_name -> firn.v1.ExecutorTasks
-	32, // 16: firn.v1.ListJobsResponse.jobs:type_name -> firn.v1.JobStatus
-	32, // 17: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
-	27, // 18: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
-	27, // 19: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
-	67, // 20: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
-	27, // 21: firn.v1.AllowCommitsRequest.session:type_name -> firn.v1.Session
-	27, // 22: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
-	51, // 23: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
-	27, // 24: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
-	53, // 25: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
-	58, // 26: firn.v1.ListExecutorsResponse.executors:type_name -> firn.v1.ExecutorStatus
-	28, // 27: firn.v1.CacheFrameRequest.statement:type_name -> firn.v1.ExecuteRequest
-	32, // 28: firn.v1.CacheFrameResponse.job:type_name -> firn.v1.JobStatus
-	64, // 29: firn.v1.ListFramesResponse.frames:type_name -> firn.v1.FrameStatus
-	50, // 30: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
-	27, // 31: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
-	0,  // 32: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
-	2,  // 33: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
-	4,  // 34: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
-	11, // 35: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
-	15, // 36: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
-	13, // 37: firn.v1.SchedulerService.SourceAccess:input_type -> firn.v1.SourceAccessRequest
-	17, // 38: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
-	19, // 39: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
-	21, // 40: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
-	23, // 41: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
-	28, // 42: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
-	31, // 43: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
-	31, // 44: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
-	38, // 45: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
-	31, // 46: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
-	41, // 47: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
-	43, // 48: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
-	46, // 49: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
-	45, // 50: firn.v1.ClientService.AllowCommits:input_type -> firn.v1.AllowCommitsRequest
-	47, // 51: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
-	49, // 52: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
-	66, // 53: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
-	52, // 54: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
-	55, // 55: firn.v1.ClientService.ListExecutors:input_type -> firn.v1.ListExecutorsRequest
-	57, // 56: firn.v1.ClientService.DrainExecutor:input_type -> firn.v1.DrainExecutorRequest
-	59, // 57: firn.v1.ClientService.CacheFrame:input_type -> firn.v1.CacheFrameRequest
-	61, // 58: firn.v1.ClientService.ListFrames:input_type -> firn.v1.ListFramesRequest
-	63, // 59: firn.v1.ClientService.GetFrame:input_type -> firn.v1.FrameRequest
-	63, // 60: firn.v1.ClientService.ReleaseFrame:input_type -> firn.v1.FrameRequest
-	1,  // 61: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
-	3,  // 62: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
-	5,  // 63: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
-	12, // 64: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
-	16, // 65: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
-	14, // 66: firn.v1.SchedulerService.SourceAccess:output_type -> firn.v1.SourceAccessResponse
-	18, // 67: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
-	20, // 68: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
-	22, // 69: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
-	24, // 70: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
-	29, // 71: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
-	32, // 72: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
-	32, // 73: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
-	39, // 74: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
-	40, // 75: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
-	42, // 76: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
-	44, // 77: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
-	44, // 78: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
-	44, // 79: firn.v1.ClientService.AllowCommits:output_type -> firn.v1.TableDescription
-	48, // 80: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
-	65, // 81: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
-	32, // 82: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
-	54, // 83: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
-	56, // 84: firn.v1.ClientService.ListExecutors:output_type -> firn.v1.ListExecutorsResponse
-	58, // 85: firn.v1.ClientService.DrainExecutor:output_type -> firn.v1.ExecutorStatus
-	60, // 86: firn.v1.ClientService.CacheFrame:output_type -> firn.v1.CacheFrameResponse
-	62, // 87: firn.v1.ClientService.ListFrames:output_type -> firn.v1.ListFramesResponse
-	64, // 88: firn.v1.ClientService.GetFrame:output_type -> firn.v1.FrameStatus
-	64, // 89: firn.v1.ClientService.ReleaseFrame:output_type -> firn.v1.FrameStatus
-	61, // [61:90] is the sub-list for method output_type
-	32, // [32:61] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	9,  // 1: firn.v1.TaskDefinition.broke:type_name -> firn.v1.SourceBreak
+	10, // 2: firn.v1.TaskError.lost_input:type_name -> firn.v1.LostInput
+	9,  // 3: firn.v1.TaskError.broke:type_name -> firn.v1.SourceBreak
+	7,  // 4: firn.v1.TaskStatus.outputs:type_name -> firn.v1.TaskOutput
+	8,  // 5: firn.v1.TaskStatus.error:type_name -> firn.v1.TaskError
+	11, // 6: firn.v1.ReportStatusRequest.statuses:type_name -> firn.v1.TaskStatus
+	6,  // 7: firn.v1.LaunchTasksRequest.tasks:type_name -> firn.v1.TaskDefinition
+	8,  // 8: firn.v1.ProbeResponse.error:type_name -> firn.v1.TaskError
+	28, // 9: firn.v1.ExecuteRequest.session:type_name -> firn.v1.Session
+	28, // 10: firn.v1.ExecuteResponse.session:type_name -> firn.v1.Session
+	33, // 11: firn.v1.ExecuteResponse.job:type_name -> firn.v1.JobStatus
+	31, // 12: firn.v1.ExecuteResponse.columns:type_name -> firn.v1.ResultColumn
+	34, // 13: firn.v1.JobStatus.stages:type_name -> firn.v1.StageStatus
+	35, // 14: firn.v1.JobStatus.error:type_name -> firn.v1.JobError
+	36, // 15: firn.v1.JobStatus.partitions:type_name -> firn.v1.ResultPartition
+	37, // 16: firn.v1.JobStatus.report:type_name -> firn.v1.CommitReport
+	38, // 17: firn.v1.JobStatus.executors:type_name -> firn.v1.ExecutorTasks
+	33, // 18: firn.v1.ListJobsResponse.jobs:type_name -> firn.v1.JobStatus
+	33, // 19: firn.v1.CancelJobResponse.job:type_name -> firn.v1.JobStatus
+	28, // 20: firn.v1.ListTablesRequest.session:type_name -> firn.v1.Session
+	28, // 21: firn.v1.DescribeTableRequest.session:type_name -> firn.v1.Session
+	68, // 22: firn.v1.TableDescription.properties:type_name -> firn.v1.TableDescription.PropertiesEntry
+	28, // 23: firn.v1.AllowCommitsRequest.session:type_name -> firn.v1.Session
+	28, // 24: firn.v1.RegisterTableRequest.session:type_name -> firn.v1.Session
+	52, // 25: firn.v1.UnitStatus.sends:type_name -> firn.v1.SendRecord
+	28, // 26: firn.v1.OrphansRequest.session:type_name -> firn.v1.Session
+	54, // 27: firn.v1.OrphansResponse.jobs:type_name -> firn.v1.OrphanFiles
+	59, // 28: firn.v1.ListExecutorsResponse.executors:type_name -> firn.v1.ExecutorStatus
+	29, // 29: firn.v1.CacheFrameRequest.statement:type_name -> firn.v1.ExecuteRequest
+	33, // 30: firn.v1.CacheFrameResponse.job:type_name -> firn.v1.JobStatus
+	65, // 31: firn.v1.ListFramesResponse.frames:type_name -> firn.v1.FrameStatus
+	51, // 32: firn.v1.ListUnitsResponse.units:type_name -> firn.v1.UnitStatus
+	28, // 33: firn.v1.DriveUnitRequest.session:type_name -> firn.v1.Session
+	0,  // 34: firn.v1.SchedulerService.Register:input_type -> firn.v1.RegisterRequest
+	2,  // 35: firn.v1.SchedulerService.Heartbeat:input_type -> firn.v1.HeartbeatRequest
+	4,  // 36: firn.v1.SchedulerService.PollWork:input_type -> firn.v1.PollWorkRequest
+	12, // 37: firn.v1.SchedulerService.ReportStatus:input_type -> firn.v1.ReportStatusRequest
+	16, // 38: firn.v1.SchedulerService.StoreKeys:input_type -> firn.v1.StoreKeysRequest
+	14, // 39: firn.v1.SchedulerService.SourceAccess:input_type -> firn.v1.SourceAccessRequest
+	18, // 40: firn.v1.ExecutorService.LaunchTasks:input_type -> firn.v1.LaunchTasksRequest
+	20, // 41: firn.v1.ExecutorService.CancelTasks:input_type -> firn.v1.CancelTasksRequest
+	22, // 42: firn.v1.ExecutorService.FreeJobData:input_type -> firn.v1.FreeJobDataRequest
+	24, // 43: firn.v1.ExecutorService.Probe:input_type -> firn.v1.ProbeRequest
+	29, // 44: firn.v1.ClientService.Execute:input_type -> firn.v1.ExecuteRequest
+	32, // 45: firn.v1.ClientService.WatchJob:input_type -> firn.v1.JobRequest
+	32, // 46: firn.v1.ClientService.GetJob:input_type -> firn.v1.JobRequest
+	39, // 47: firn.v1.ClientService.ListJobs:input_type -> firn.v1.ListJobsRequest
+	32, // 48: firn.v1.ClientService.CancelJob:input_type -> firn.v1.JobRequest
+	42, // 49: firn.v1.ClientService.ListTables:input_type -> firn.v1.ListTablesRequest
+	44, // 50: firn.v1.ClientService.DescribeTable:input_type -> firn.v1.DescribeTableRequest
+	47, // 51: firn.v1.ClientService.RegisterTable:input_type -> firn.v1.RegisterTableRequest
+	46, // 52: firn.v1.ClientService.AllowCommits:input_type -> firn.v1.AllowCommitsRequest
+	48, // 53: firn.v1.ClientService.OpenUpload:input_type -> firn.v1.OpenUploadRequest
+	50, // 54: firn.v1.ClientService.ListUnits:input_type -> firn.v1.ListUnitsRequest
+	67, // 55: firn.v1.ClientService.DriveUnit:input_type -> firn.v1.DriveUnitRequest
+	53, // 56: firn.v1.ClientService.Orphans:input_type -> firn.v1.OrphansRequest
+	56, // 57: firn.v1.ClientService.ListExecutors:input_type -> firn.v1.ListExecutorsRequest
+	58, // 58: firn.v1.ClientService.DrainExecutor:input_type -> firn.v1.DrainExecutorRequest
+	60, // 59: firn.v1.ClientService.CacheFrame:input_type -> firn.v1.CacheFrameRequest
+	62, // 60: firn.v1.ClientService.ListFrames:input_type -> firn.v1.ListFramesRequest
+	64, // 61: firn.v1.ClientService.GetFrame:input_type -> firn.v1.FrameRequest
+	64, // 62: firn.v1.ClientService.ReleaseFrame:input_type -> firn.v1.FrameRequest
+	1,  // 63: firn.v1.SchedulerService.Register:output_type -> firn.v1.RegisterResponse
+	3,  // 64: firn.v1.SchedulerService.Heartbeat:output_type -> firn.v1.HeartbeatResponse
+	5,  // 65: firn.v1.SchedulerService.PollWork:output_type -> firn.v1.PollWorkResponse
+	13, // 66: firn.v1.SchedulerService.ReportStatus:output_type -> firn.v1.ReportStatusResponse
+	17, // 67: firn.v1.SchedulerService.StoreKeys:output_type -> firn.v1.StoreKeysResponse
+	15, // 68: firn.v1.SchedulerService.SourceAccess:output_type -> firn.v1.SourceAccessResponse
+	19, // 69: firn.v1.ExecutorService.LaunchTasks:output_type -> firn.v1.LaunchTasksResponse
+	21, // 70: firn.v1.ExecutorService.CancelTasks:output_type -> firn.v1.CancelTasksResponse
+	23, // 71: firn.v1.ExecutorService.FreeJobData:output_type -> firn.v1.FreeJobDataResponse
+	25, // 72: firn.v1.ExecutorService.Probe:output_type -> firn.v1.ProbeResponse
+	30, // 73: firn.v1.ClientService.Execute:output_type -> firn.v1.ExecuteResponse
+	33, // 74: firn.v1.ClientService.WatchJob:output_type -> firn.v1.JobStatus
+	33, // 75: firn.v1.ClientService.GetJob:output_type -> firn.v1.JobStatus
+	40, // 76: firn.v1.ClientService.ListJobs:output_type -> firn.v1.ListJobsResponse
+	41, // 77: firn.v1.ClientService.CancelJob:output_type -> firn.v1.CancelJobResponse
+	43, // 78: firn.v1.ClientService.ListTables:output_type -> firn.v1.ListTablesResponse
+	45, // 79: firn.v1.ClientService.DescribeTable:output_type -> firn.v1.TableDescription
+	45, // 80: firn.v1.ClientService.RegisterTable:output_type -> firn.v1.TableDescription
+	45, // 81: firn.v1.ClientService.AllowCommits:output_type -> firn.v1.TableDescription
+	49, // 82: firn.v1.ClientService.OpenUpload:output_type -> firn.v1.OpenUploadResponse
+	66, // 83: firn.v1.ClientService.ListUnits:output_type -> firn.v1.ListUnitsResponse
+	33, // 84: firn.v1.ClientService.DriveUnit:output_type -> firn.v1.JobStatus
+	55, // 85: firn.v1.ClientService.Orphans:output_type -> firn.v1.OrphansResponse
+	57, // 86: firn.v1.ClientService.ListExecutors:output_type -> firn.v1.ListExecutorsResponse
+	59, // 87: firn.v1.ClientService.DrainExecutor:output_type -> firn.v1.ExecutorStatus
+	61, // 88: firn.v1.ClientService.CacheFrame:output_type -> firn.v1.CacheFrameResponse
+	63, // 89: firn.v1.ClientService.ListFrames:output_type -> firn.v1.ListFramesResponse
+	65, // 90: firn.v1.ClientService.GetFrame:output_type -> firn.v1.FrameStatus
+	65, // 91: firn.v1.ClientService.ReleaseFrame:output_type -> firn.v1.FrameStatus
+	63, // [63:92] is the sub-list for method output_type
+	34, // [34:63] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_firn_proto_init() }
@@ -5893,7 +6004,7 @@ func file_firn_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firn_proto_rawDesc), len(file_firn_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   68,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
