@@ -104,6 +104,20 @@ func TestLostInputTravels(t *testing.T) {
 	}
 }
 
+func TestSourceBreakTravels(t *testing.T) {
+	at := &firnpb.SourceBreak{Part: "endpoint 1", Location: "grpc://a:1", Said: "died", Code: "FIRN-7510", Left: 2}
+	broke := &wire.SourceBreakError{Break: at, Cause: &commit.Error{Code: commit.CodeFlightRead, Op: "read", Cause: errors.New("died")}}
+	p := wire.TaskErrorToProto(fmt.Errorf("read source e: %w", broke))
+	if p.GetClass() != wire.ClassRetryable {
+		t.Errorf("class is %s", p.GetClass())
+	}
+	err := wire.TaskErrorFromProto(p)
+	got, ok := errors.AsType[*wire.SourceBreakError](err)
+	if !ok || !proto.Equal(got.Break, at) || commit.CodeOf(err) != commit.CodeFlightRead || err.Error() != "read source e: "+broke.Error() {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 func TestClass(t *testing.T) {
 	code := func(c commit.Code) error { return fmt.Errorf("x: %w", &commit.Error{Code: c, Op: "do"}) }
 	cases := map[string]struct {
