@@ -185,6 +185,7 @@ type jobs struct {
 	inserted map[string]string // the query of each unit
 	selected int
 	again    int
+	lost     []string // what staged statements that ran again were told
 	bad      []string
 }
 
@@ -200,7 +201,7 @@ func (j *jobs) insert(unit, query string) {
 	j.mu.Lock()
 	j.inserted[unit] = query
 	j.mu.Unlock()
-	j.until(unit, func(ctx context.Context) error {
+	j.until(unit, client.ModeStaged, func(ctx context.Context) error {
 		res, err := j.l.clients[0].Execute(ctx, s)
 		if err != nil {
 			return err
@@ -222,7 +223,7 @@ func (j *jobs) choose(unit, query string) {
 	}
 	// Rows that came before an error are thrown away: a pipelined job may end like that.
 	mode := []client.Mode{client.ModeStaged, client.ModePipelined}[j.l.pick(2)]
-	j.until(unit, func(ctx context.Context) error {
+	j.until(unit, mode, func(ctx context.Context) error {
 		res, err := j.l.clients[0].Execute(ctx, client.Statement{SQL: "SELECT " + line + " FROM (" + query + ")", Mode: mode})
 		if err != nil {
 			return err
@@ -248,7 +249,7 @@ func (j *jobs) choose(unit, query string) {
 
 // until tries something until it ends well: a fault may end it with an error, but
 // not for long.
-func (j *jobs) until(unit string, try func(context.Context) error) {
+func (j *jobs) until(unit string, mode client.Mode, try func(context.Context) error) {
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		ctx, cancel := context.WithTimeout(j.l.t.Context(), time.Minute)
 		err := try(ctx)
@@ -263,6 +264,9 @@ func (j *jobs) until(unit string, try func(context.Context) error) {
 		j.l.note(unit, history.Unknown, err)
 		j.mu.Lock()
 		j.again++
+		if mode == client.ModeStaged {
+			j.lost = append(j.lost, fmt.Sprintf("%s: %v", unit, err))
+		}
 		j.mu.Unlock()
 		pause(200 * time.Millisecond)
 	}
@@ -387,6 +391,11 @@ func runJobs(t *testing.T, k int, p *plan) {
 		if fired[f.name] == 0 {
 			j.fail("the fault %s never happened", f.name)
 		}
+	}
+	// Whoever waits for a job's end is cut off when the scheduler goes. What executors
+	// lose is made again, unseen.
+	if len(j.lost) > 0 && fired["kill-scheduler"] == 0 {
+		j.fail("statements failed: %s", strings.Join(j.lost, "\n"))
 	}
 	verdict := "ok"
 	if len(j.bad) > 0 {

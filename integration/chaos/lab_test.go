@@ -120,7 +120,7 @@ func (l *lab) cluster(name string, executors int) *proc {
 		if err := os.Mkdir(e.holds, 0o755); err != nil {
 			l.t.Fatal(err)
 		}
-		e.s = process.StartWith(l.t, e.env(), "executor", "--server", e.link.address, "--dir", home, "--slots", "2", "--memory", "256MB")
+		e.s = process.StartWith(l.t, e.env(), "executor", "--server", e.link.address, "--dir", home, "--slots", "2", "--memory", "256MB", "--http-listen", "127.0.0.1:0")
 		l.executors = append(l.executors, e)
 	}
 	c, err := client.Dial(l.t.Context(), s.Address)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/firn-project/firn/internal/failpoint"
 )
 
 // localStore keeps objects as files. An object is written to a temporary file
@@ -235,6 +237,7 @@ func (w *localWriter) Commit(ctx context.Context) error {
 		return err
 	}
 	w.done = true
+	failpoint.Slow()
 	localSyncs.Add(1)
 	err := w.file.Sync()
 	err = errors.Join(err, w.file.Close())
