@@ -48,6 +48,8 @@ type Write struct {
 	status  WriteStatus
 	// asked: a commit was asked for, of which nobody said what came of it.
 	asked bool
+	// handled: handles were asked to be committed.
+	handled bool
 }
 
 // BeginWrite begins a write of a table, or gives the one that was begun under the
@@ -307,8 +309,12 @@ const commitWait = 30 * time.Second
 // error is nil exactly when they are committed (or would be, of a dry run); else
 // commit.KindOf tells a commit whose outcome isn't known (the report says so too)
 // from one that was refused. Another driver's commit of the same handles is joined.
-// A *SealedError says that the write was sealed with other handles; the report is of
-// those.
+// A *SealedError says that the write was sealed with other handles, or that another
+// submission of its key was committed; the report is of those.
+//
+// A report with RolledBack is of a commit that somebody has taken out of the table's
+// history since, before its outcome was known: it was committed, the table's current
+// version doesn't have it, and it isn't committed again.
 //
 // When ctx ends first, nobody answers, or the call isn't let in, the report's state is
 // unknown: the commit, or one that was asked for before, may go on, and Commit may be
@@ -320,6 +326,9 @@ func (w *Write) Commit(ctx context.Context, handles []Handle) (commit.Report, er
 	}
 	seconds := int64(commitWait / time.Second)
 	req.WaitSeconds = &seconds
+	w.mu.Lock()
+	w.handled = true
+	w.mu.Unlock()
 	a, err := w.call(ctx, openwrite.ActionCommit, req)
 	if err != nil {
 		return w.untold(err), err
@@ -331,7 +340,7 @@ func (w *Write) Commit(ctx context.Context, handles []Handle) (commit.Report, er
 	switch a.Result {
 	case openwrite.ResultSealed, openwrite.ResultJoined, openwrite.ResultNotOpen:
 	case openwrite.ResultOtherHandles:
-		return s.report(), &SealedError{Status: s}
+		return s.report(), &SealedError{Status: s} // whatever became of those
 	default:
 		err := badAnswer("commit write "+s.ID, fmt.Errorf("the result %.40q isn't known", a.Result))
 		return w.untold(err), err
@@ -339,7 +348,9 @@ func (w *Write) Commit(ctx context.Context, handles []Handle) (commit.Report, er
 	return w.wait(ctx, s)
 }
 
-// Wait waits for the outcome of a write that is sealed, as Commit does.
+// Wait waits for the outcome of a write that is sealed, as Commit does. Of a write whose
+// key was committed before it could open, it gives the report of that, and no error
+// unless handles of this one were to be committed.
 func (w *Write) Wait(ctx context.Context) (commit.Report, error) {
 	s, err := w.Status(ctx)
 	if err != nil {
@@ -357,6 +368,11 @@ func (w *Write) wait(ctx context.Context, s WriteStatus) (commit.Report, error) 
 		if s = next; !s.settled() && !sleep(ctx, w.client.opts.poll) {
 			return w.untold(nil), context.Cause(ctx)
 		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s.State == WriteCommitted && s.SealDigest == "" && w.handled {
+		return s.report(), &SealedError{Status: s}
 	}
 	return s.report(), s.outcome()
 }

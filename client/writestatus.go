@@ -13,17 +13,23 @@ import (
 type WriteState string
 
 // States of a write. The table has exactly the files of the sealed handles when it
-// is committed; whether it has is open while it is committing or unknown; it has
-// nothing of the write in all other states.
+// is committed (and, in a status without a SealDigest, what was committed under the key
+// before the write could open); whether it has is open while it is committing or
+// unknown; it has nothing of the write in all other states.
 const (
 	WriteOpen       WriteState = "open"
 	WriteCommitting WriteState = "committing"
 	WriteCommitted  WriteState = "committed"
-	WriteRefused    WriteState = "refused"
-	WriteUnknown    WriteState = "unknown"
-	WriteFailed     WriteState = "failed"
-	WriteAborted    WriteState = "aborted"
-	WriteExpired    WriteState = "expired"
+	// WriteCommittedByOther: the table has another submission of the key, once. The
+	// handles of that one aren't known here, and nothing counts of this write's that
+	// isn't in it too.
+	WriteCommittedByOther WriteState = "committed_by_other"
+
+	WriteRefused WriteState = "refused"
+	WriteUnknown WriteState = "unknown"
+	WriteFailed  WriteState = "failed"
+	WriteAborted WriteState = "aborted"
+	WriteExpired WriteState = "expired"
 	// WriteVerified is a dry run that would have been committed.
 	WriteVerified WriteState = "verified"
 )
@@ -41,7 +47,8 @@ type WriteStatus struct {
 	// Manifests counts the attempts that handed one in while the write is open.
 	Manifests int
 	// Sealed are the handles that the write was sealed with, sorted; nil while it
-	// isn't sealed. SealDigest is theirs.
+	// isn't sealed, or another submission of the key was committed. SealDigest is
+	// theirs, and empty then.
 	Sealed     []Handle
 	SealDigest string
 	// WaitsFor is what a commit that is under way waits for, in words.
@@ -54,16 +61,22 @@ type WriteStatus struct {
 	Err error
 }
 
-// SealedError is the error of a Commit whose write was sealed with other handles
-// before. Nothing of this Commit's handles that isn't among the sealed ones counts.
+// SealedError is the error of a Commit when other handles than its own are what the
+// write's key stands for: the write was sealed with them before, or another submission
+// of the key, as by another scheduler, is in the table. Nothing of this Commit's handles
+// counts that isn't among those.
 type SealedError struct {
 	// Status has the handles that the write was sealed with, and what became of
-	// them.
+	// them. Its Sealed is nil and its SealDigest empty when another submission of the
+	// key was committed: the handles of that one aren't known here.
 	Status WriteStatus
 }
 
 // Error implements error.
 func (e *SealedError) Error() string {
+	if e.Status.SealDigest == "" {
+		return fmt.Sprintf("write %s isn't committed: another submission of its key is in the table, with handles that aren't known here", e.Status.ID)
+	}
 	return fmt.Sprintf("write %s was sealed with %d other handles before, and is %s", e.Status.ID, len(e.Status.Sealed), e.Status.State)
 }
 
@@ -77,7 +90,7 @@ func writeStatusOf(s openwrite.Status) (WriteStatus, error) {
 		SealDigest: s.SealDigest, WaitsFor: s.WaitsFor, Err: s.Error.Err(),
 	}
 	switch out.State {
-	case WriteOpen, WriteCommitting, WriteCommitted, WriteRefused, WriteUnknown, WriteFailed, WriteAborted, WriteExpired, WriteVerified:
+	case WriteOpen, WriteCommitting, WriteCommitted, WriteCommittedByOther, WriteRefused, WriteUnknown, WriteFailed, WriteAborted, WriteExpired, WriteVerified:
 	default:
 		return out, badAnswer(op, fmt.Errorf("the state %.40q isn't known", s.State))
 	}
@@ -115,7 +128,7 @@ func (s WriteStatus) report() commit.Report {
 		r = *s.Report
 	}
 	switch s.State {
-	case WriteCommitted:
+	case WriteCommitted, WriteCommittedByOther:
 		r.State = commit.CommitCommitted
 	case WriteRefused:
 		r.State = commit.CommitRefused
@@ -133,6 +146,8 @@ func (s WriteStatus) outcome() error {
 	switch s.State {
 	case WriteCommitted, WriteVerified:
 		return nil
+	case WriteCommittedByOther:
+		return &SealedError{Status: s}
 	case WriteUnknown:
 		if commit.KindOf(s.Err) == commit.KindUnknown {
 			return s.Err

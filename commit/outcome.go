@@ -48,7 +48,7 @@ type Outcome struct {
 	// Landed is set when State is Committed.
 	Landed Landed
 	// Deduplicated: the token was in the table before this unit sent
-	// anything.
+	// anything, or another submission put it there.
 	Deduplicated bool
 	// OtherSubmission: the token is in the table with another digest, so the
 	// unit's own files are losers.
@@ -64,14 +64,21 @@ type Outcome struct {
 	// must not be written to again.
 	TokenStripped bool
 	// LedgerOnly: committed, known by the table's ledger alone, because the
-	// snapshot isn't shown any more. Whose submission it was and which files
-	// it holds can't be told, so the unit's own files must be kept.
+	// snapshot isn't shown any more. Which files it holds can't be told, so the
+	// unit's own must be kept; nor whose submission it was, if the unit sent a
+	// request for the seat that the ledger has.
 	LedgerOnly bool
 	// Attempts is the number of requests sent for the unit.
 	Attempts int
 	// Conflicts is the number of requests that lost their seat to somebody
 	// else's commit.
 	Conflicts int
+}
+
+// ByOthers says whether what the table has under the token isn't this unit: it shows
+// other content, or only the ledger has it and the unit didn't put it there.
+func (o Outcome) ByOthers() bool {
+	return o.OtherSubmission || o.LedgerOnly && o.Deduplicated
 }
 
 // Landed is what a table shows of a committed unit.

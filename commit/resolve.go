@@ -419,9 +419,17 @@ func (m *Machine) isTold(u *unitRun, live []*sentRun) bool {
 func (m *Machine) finishLanded(u *unitRun, o Outcome) {
 	o.State = Committed
 	o.OtherSubmission = !o.LedgerOnly && o.Landed.Digest != u.unit.Digest
-	o.Deduplicated = o.OtherSubmission || (u.attempts == 0 && !u.sentBefore)
+	o.Deduplicated = o.OtherSubmission || (u.attempts == 0 && !u.sentBefore) || o.LedgerOnly && !m.mayHold(u, o.Landed.Seat)
 	o.RolledBack = !o.LedgerOnly && !o.TokenStripped && o.Landed.SnapshotID != "" && !o.Landed.InHead
 	m.finish(u, o)
+}
+
+// mayHold says whether a request of the unit may have taken the seat. Requests that were
+// lost with a journal have one above all that they can have taken.
+func (m *Machine) mayHold(u *unitRun, seat Seat) bool {
+	return slices.ContainsFunc(m.sent, func(s *sentRun) bool {
+		return slices.Contains(s.units, u) && (seat.Number == 0 || s.request.Seat.Number == 0 || s.request.Seat.Number >= seat.Number)
+	})
 }
 
 // finishEmpty: a statement that selected no rows has nothing to add.

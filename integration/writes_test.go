@@ -131,6 +131,19 @@ func (e *engine) left(wc client.WriteContext) []string {
 	return names
 }
 
+// versions counts the versions of the table that a write goes to: the files that each
+// commit adds and nothing else does.
+func (e *engine) versions(wc client.WriteContext) int {
+	e.t.Helper()
+	above := filepath.Dir(filepath.Clean(local(e.t, wc.Prefix)))
+	snapshots, err := filepath.Glob(filepath.Join(filepath.Dir(above), "metadata", "snap-*.avro"))
+	logs, lerr := filepath.Glob(filepath.Join(above, "_delta_log", "*.json"))
+	if err := errors.Join(err, lerr); err != nil {
+		e.t.Fatal(err)
+	}
+	return len(snapshots) + len(logs)
+}
+
 // swept waits until everything that may go of a table has gone.
 func (e *engine) swept(table string) {
 	e.t.Helper()
@@ -159,9 +172,13 @@ func TestExternalWrites(t *testing.T) {
 				e.task(wc, fmt.Sprintf("t%d.0", i), query, part) // a try that lost
 				handles = append(handles, e.task(wc, fmt.Sprintf("t%d.1", i), query, part))
 			}
+			before := e.versions(wc)
 			r, err := w.Commit(t.Context(), handles)
 			if err != nil || r.State != commit.CommitCommitted || r.Rows != 4000 || r.Files != 4 || r.SnapshotID == "" {
 				t.Fatalf("%+v, %v", r, err)
+			}
+			if n := e.versions(wc); n != before+1 {
+				t.Errorf("%d versions became %d", before, n)
 			}
 			if all, distinct := e.rows(table); all != 4000 || distinct != 4000 {
 				t.Errorf("%d rows, %d different ones", all, distinct)

@@ -23,6 +23,7 @@ import (
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/firn-project/firn/internal/wire/openwrite"
+	"github.com/firn-project/firn/scheduler/eventlog"
 	"github.com/firn-project/firn/scheduler/graph"
 	"github.com/firn-project/firn/scheduler/writes/lifecycle"
 )
@@ -159,7 +160,8 @@ func wantFault(t testing.TB, err error, code commit.Code, part string) {
 // TestExternalWrite: from begin to the report. The winners' files are committed, once,
 // and everything that jobs have is there for a write.
 func TestExternalWrite(t *testing.T) {
-	h := start(t, nil)
+	events := t.TempDir()
+	h := start(t, func(c *Config) { c.EventDir = events })
 	d := h.driver()
 	c := d.begin("k")
 	if c.Prefix != "mem://t/data/"+c.WriteID+"/" || c.Table != writeTable || c.Format != "iceberg" || c.WorkerToken == "" || c.Key != "k" ||
@@ -219,6 +221,28 @@ func TestExternalWrite(t *testing.T) {
 	}
 	if st := h.get(c.WriteID); st.GetState() != string(graph.Succeeded) || len(st.GetStages()) != 2 || st.GetStages()[0].GetTasks() != 3 || len(st.GetExecutors()) != 0 {
 		t.Errorf("the job: %v", st)
+	}
+	wantListedWrite(h, events, c.WriteID)
+}
+
+// wantListedWrite wants a committed write of 20 rows in the list of jobs, and its events
+// in the log.
+func wantListedWrite(h *harness, events, id string) {
+	t := h.t
+	t.Helper()
+	jobs, err := h.client.ListJobs(t.Context(), &firnpb.ListJobsRequest{})
+	must(t, err)
+	if all := jobs.GetJobs(); len(all) != 1 || all[0].GetJobId() != id || all[0].GetStatement() != statementWrite || all[0].GetCommit() != string(commit.CommitCommitted) {
+		t.Errorf("jobs %v", all)
+	}
+	all := h.logged(events, id)
+	if first, last := all[0], all[len(all)-1]; first.Kind != eventlog.JobSubmitted || last.Kind != eventlog.JobEnded || last.Commit != string(commit.CommitCommitted) || last.View == nil || last.View.Report.Rows != 20 {
+		t.Errorf("events from %+v to %+v", first, last)
+	}
+	for _, want := range []string{graph.PhaseExecuting, graph.PhaseCommitting} {
+		if !slices.ContainsFunc(all, func(e eventlog.Event) bool { return e.Kind == eventlog.JobChanged && e.Phase == want }) {
+			t.Errorf("no event of the phase %s in %+v", want, all)
+		}
 	}
 }
 

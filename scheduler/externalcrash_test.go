@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -177,7 +179,8 @@ func TestWriteOutlivesTheScheduler(t *testing.T) {
 }
 
 // TestRestoredJournalOfAWrite: a journal that was restored from a copy may know an old state
-// of a write. Whatever is committed from there, the table has the key once.
+// of a write. The table has the key once: the set that it has is committed, and any other
+// is told that it isn't.
 func TestRestoredJournalOfAWrite(t *testing.T) {
 	catalogs := &fakeCatalogs{table: committest.NewCatalog(committest.Mode{})}
 	dir := t.TempDir()
@@ -190,11 +193,17 @@ func TestRestoredJournalOfAWrite(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	h.close()
-	h = startIn(t, copied, catalogs, nil)
-	got := h.driver().seal(c.WriteID, a, b)
-	if got.Status.State != openwrite.StateCommitted || !got.Status.Report.OtherSubmission || got.Status.Report.Rows != 10 || catalogs.table.Applied() != 1 {
-		t.Errorf("%+v, %+v, %+v", got, got.Status.Report, got.Status.Error)
+	same := t.TempDir()
+	must(t, os.CopyFS(same, os.DirFS(copied)))
+	h = startIn(t, same, catalogs, nil)
+	if got := h.driver().seal(c.WriteID, a); got.Result != openwrite.ResultSealed || got.Status.State != openwrite.StateCommitted || got.Status.Report.OtherSubmission || got.Status.Report.Rows != 10 {
+		t.Errorf("the same handles: %+v, %+v, %+v", got, got.Status.Report, got.Status.Error)
 	}
+	h.close()
+	h = startIn(t, copied, catalogs, nil)
+	wantOtherSubmission(t, h.driver(), c.WriteID, 10, []string{a, b}, []string{a})
+	h.close()
+	wantApplied(t, catalogs, 1)
 	catalogs.set(func() {
 		for _, f := range catalogs.deleted {
 			if f == c.Prefix+"a-0.parquet" {
@@ -202,6 +211,144 @@ func TestRestoredJournalOfAWrite(t *testing.T) {
 			}
 		}
 	})
+}
+
+// wantOtherSubmission commits sets of handles to a write whose key another submission has
+// committed with so many rows, and wants all that is asked to be told so.
+func wantOtherSubmission(t *testing.T, d *driver, id string, rows int64, sets ...[]string) {
+	t.Helper()
+	for _, handles := range sets {
+		if a := d.seal(id, handles...); a.Result != openwrite.ResultOtherHandles {
+			t.Errorf("commit of %d handles: %+v, %+v", len(handles), a, a.Status.Report)
+		}
+	}
+	key := d.must(openwrite.ActionStatus, ref(id)).Status.Key
+	for what, a := range map[string]openwrite.Answer{
+		"commit": d.seal(id, sets[0]...),
+		"status": d.must(openwrite.ActionStatus, ref(id)),
+		"resume": d.must(openwrite.ActionResume, openwrite.Resume{Version: 1, Key: key}),
+		"begin":  d.must(openwrite.ActionBegin, openwrite.Begin{Version: 1, Table: writeTable, Key: key}),
+		"abort":  d.must(openwrite.ActionAbort, ref(id)),
+	} {
+		st := a.Status
+		if st.WriteID != id || st.State != openwrite.StateCommittedByOther || st.SealedHandles != nil || st.SealDigest != "" || st.Error != nil || a.Context != nil {
+			t.Errorf("%s: %+v, %+v", what, a, st.Error)
+		}
+		if r := st.Report; r == nil || !r.OtherSubmission || !r.Deduplicated || r.Rows != rows || r.SnapshotID == "" {
+			t.Errorf("%s: report %+v", what, r)
+		}
+	}
+}
+
+func wantApplied(t *testing.T, catalogs *fakeCatalogs, n int) {
+	t.Helper()
+	if got := catalogs.table.Applied(); got != n {
+		t.Errorf("%d commits, want %d", got, n)
+	}
+}
+
+// TestTwoSchedulersOneKey: two live schedulers have a write each of one table under one
+// key. The first to commit has it; the other is told that its handles aren't there, before
+// and after a restart, and its files go.
+func TestTwoSchedulersOneKey(t *testing.T) {
+	catalogs := &fakeCatalogs{table: committest.NewCatalog(committest.Mode{})}
+	dir := t.TempDir()
+	one, two := startIn(t, t.TempDir(), catalogs, nil), startIn(t, dir, catalogs, nil)
+	first, second := one.driver(), two.driver()
+	won, lost, never := first.begin("k"), second.begin("k"), second.begin("never")
+	a, b, c := first.write(won, "a"), second.write(lost, "b"), second.write(lost, "c")
+	if got := first.seal(won.WriteID, a); got.Result != openwrite.ResultSealed || got.Status.State != openwrite.StateCommitted || got.Status.Report.OtherSubmission {
+		t.Fatalf("%+v, %+v", got, got.Status.Report)
+	}
+	// A handle names its write, so that it is void at another scheduler's.
+	_, err := second.do(openwrite.ActionCommit, openwrite.Commit{Version: 1, WriteID: lost.WriteID, Handles: []string{a}})
+	wantFault(t, err, commit.CodeHandleVoid, "of write")
+	wantOtherSubmission(t, second, lost.WriteID, 10, []string{b, c}, []string{b}, nil)
+	two.close() // with a last round of its sweeper
+	two.wantDeleted("b-0.parquet")
+	two.wantDeleted("c-0.parquet")
+	two = startIn(t, dir, catalogs, nil)
+	second = two.driver()
+	wantOtherSubmission(t, second, lost.WriteID, 10, []string{b, c}, []string{b})
+	// One whose commit was never asked for.
+	if st := second.must(openwrite.ActionStatus, ref(never.WriteID)); st.Status.State != openwrite.StateOpen {
+		t.Errorf("%+v", st)
+	}
+	// The outcome was recorded, and the process died before its job's end was.
+	two.close()
+	rewindJob(t, dir, lost.WriteID)
+	two = startIn(t, dir, catalogs, nil)
+	st := two.driver().must(openwrite.ActionStatus, ref(lost.WriteID)).Status
+	if r := st.Report; st.State != openwrite.StateCommittedByOther || r == nil || !r.OtherSubmission || !r.Deduplicated || r.Rows != 0 || r.SnapshotID != "" {
+		t.Errorf("interrupted: %+v, %+v", st, r)
+	}
+	if got := first.must(openwrite.ActionStatus, ref(won.WriteID)); got.Status.State != openwrite.StateCommitted || len(got.Status.SealedHandles) != 1 {
+		t.Errorf("the first: %+v", got)
+	}
+	two.close()
+	wantApplied(t, catalogs, 1)
+	catalogs.set(func() {
+		for _, f := range catalogs.deleted {
+			if strings.HasPrefix(f, won.Prefix) {
+				t.Errorf("a committed file was deleted: %v", catalogs.deleted)
+			}
+		}
+	})
+}
+
+// TestKeyOfAnotherSchedulersWrite: a key that another scheduler has committed is told as
+// soon as it is begun with, and nothing can be committed under it.
+func TestKeyOfAnotherSchedulersWrite(t *testing.T) {
+	catalogs := &fakeCatalogs{table: committest.NewCatalog(committest.Mode{})}
+	one, two := startIn(t, t.TempDir(), catalogs, nil), startIn(t, t.TempDir(), catalogs, nil)
+	won := one.driver().begin("k")
+	handle := one.driver().write(won, "a")
+	one.driver().seal(won.WriteID, handle)
+	d := two.driver()
+	a := d.must(openwrite.ActionBegin, openwrite.Begin{Version: 1, Table: writeTable, Key: "k", KeyIsNew: true})
+	id := a.Status.WriteID
+	for what, a := range map[string]openwrite.Answer{
+		"begin": a, "status": d.must(openwrite.ActionStatus, ref(id)), "resume": d.must(openwrite.ActionResume, openwrite.Resume{Version: 1, Key: "k"}),
+	} {
+		if r := a.Status.Report; a.Result != openwrite.ResultStatus || a.Status.State != openwrite.StateCommitted || a.Status.SealDigest != "" || !r.Deduplicated || !r.OtherSubmission || r.Rows != 10 {
+			t.Errorf("%s: %+v, %+v", what, a, r)
+		}
+	}
+	for _, handles := range [][]string{nil, {handle}} {
+		if a := d.seal(id, handles...); a.Result != openwrite.ResultOtherHandles || a.Status.State != openwrite.StateCommitted || a.Status.SealDigest != "" {
+			t.Errorf("commit: %+v", a)
+		}
+	}
+	wantApplied(t, catalogs, 1)
+}
+
+// TestRolledBackWrite: what landed and was rolled back before anybody heard of it was
+// committed, isn't committed again, and is told as what it is.
+func TestRolledBackWrite(t *testing.T) {
+	h := start(t, func(c *Config) { c.CommitDeadline = 200 * time.Millisecond })
+	h.catalogs.table.Foreign("main")
+	before := h.catalogs.table.Head("main")
+	h.catalogs.set(func() {
+		h.catalogs.faults = []string{"late", "drop-request", "drop-request", "drop-request", "drop-request", "drop-request"}
+	})
+	d := h.driver()
+	c := d.begin("k")
+	handle := d.write(c, "a")
+	d.seal(c.WriteID, handle)
+	h.waitUntil(c.WriteID, func(st *firnpb.JobStatus) bool { return st.GetCommit() == string(commit.CommitUnknown) })
+	if h.catalogs.table.Deliver() != 1 {
+		t.Fatal("the late request didn't land")
+	}
+	h.catalogs.table.SetHead("main", before)
+	h.s.resolveUnits(t.Context())
+	for _, a := range []openwrite.Answer{d.seal(c.WriteID, handle), d.seal(c.WriteID, handle), d.must(openwrite.ActionStatus, ref(c.WriteID))} {
+		if r := a.Status.Report; a.Status.State != openwrite.StateCommitted || len(a.Status.SealedHandles) != 1 || !r.RolledBack || r.OtherSubmission || r.Rows != 10 {
+			t.Errorf("%+v, %+v", a, r)
+		}
+	}
+	if h.catalogs.table.Head("main") != before || h.catalogs.table.Applied() != 1 {
+		t.Errorf("head %s, %d commits", h.catalogs.table.Head("main"), h.catalogs.table.Applied())
+	}
 }
 
 // laterKeys are keys of a store whose STS doesn't answer at first.

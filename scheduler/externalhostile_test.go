@@ -25,6 +25,19 @@ import (
 	"github.com/firn-project/firn/scheduler/writes"
 )
 
+// TestOpenWritesInAll: the bound on all open writes holds where one principal may have
+// more than that.
+func TestOpenWritesInAll(t *testing.T) {
+	h := start(t, func(c *Config) { c.Writes = writes.Config{MaxOpen: 2, MaxOpenPrincipal: 3} })
+	d := h.driver()
+	first := d.begin("1")
+	d.begin("2")
+	_, err := d.do(openwrite.ActionBegin, openwrite.Begin{Version: 1, Table: writeTable, Key: "3", KeyIsNew: true})
+	wantFault(t, err, commit.CodeTooManyWrites, "2 writes are open, and 2 are allowed")
+	d.must(openwrite.ActionAbort, ref(first.WriteID))
+	d.begin("3")
+}
+
 // TestWriteQuotas: open writes, manifests, files and bytes are bounded.
 func TestWriteQuotas(t *testing.T) {
 	h := start(t, func(c *Config) {

@@ -216,6 +216,23 @@ func TestInterruptedInFlight(t *testing.T) {
 // rewind makes the journal what it was when the job's commit had been sent.
 func rewind(t *testing.T, dir, id string) {
 	t.Helper()
+	rewindJob(t, dir, id)
+	j, err := journal.Open(t.Context(), dir)
+	must(t, err)
+	defer func() { must(t, j.Close()) }()
+	u, err := j.Unit(t.Context(), id)
+	must(t, err)
+	db, err := stdsql.Open("sqlite", filepath.Join(dir, "journal.db"))
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), "UPDATE units SET state = 'sealed', reason = '', cause = '' WHERE job_id = ?", id)
+	must(t, err)
+	must(t, db.Close())
+	must(t, j.Send(t.Context(), journal.Send{RequestID: "r-again", Tokens: []commit.Token{u.Token}}))
+}
+
+// rewindJob takes the end of a job back, and not what is on record of its unit.
+func rewindJob(t *testing.T, dir, id string) {
+	t.Helper()
 	j, err := journal.Open(t.Context(), dir)
 	must(t, err)
 	defer func() { must(t, j.Close()) }()
@@ -229,14 +246,6 @@ func rewind(t *testing.T, dir, id string) {
 	rec.Status, err = proto.Marshal(st)
 	must(t, err)
 	must(t, j.PutJob(t.Context(), rec))
-	u, err := j.Unit(t.Context(), id)
-	must(t, err)
-	db, err := stdsql.Open("sqlite", filepath.Join(dir, "journal.db"))
-	must(t, err)
-	_, err = db.ExecContext(t.Context(), "UPDATE units SET state = 'sealed', reason = '', cause = '' WHERE job_id = ?", id)
-	must(t, err)
-	must(t, db.Close())
-	must(t, j.Send(t.Context(), journal.Send{RequestID: "r-again", Tokens: []commit.Token{u.Token}}))
 }
 
 // The process dies after the outcome and before the job's end is on record: the

@@ -221,8 +221,8 @@ func (s *Scheduler) lookup(ctx context.Context, j *job) (*commit.Report, error) 
 	return &commit.Report{
 		JobID: j.id, Key: j.key, Table: j.target, Format: pinned.Format, Operation: commit.OperationAppend,
 		// What the ledger alone knows has no snapshot, and nothing says that it
-		// was rolled back.
-		State: commit.CommitCommitted, Deduplicated: true, RolledBack: !landed.InHead && landed.SnapshotID != "",
+		// was rolled back. An external write has no file in it.
+		State: commit.CommitCommitted, Deduplicated: true, RolledBack: !landed.InHead && landed.SnapshotID != "", OtherSubmission: j.external != nil,
 		Rows: landed.Rows, Files: landed.Files, Bytes: landed.Bytes, SnapshotID: landed.SnapshotID, CommittedAt: landed.CommittedAt,
 	}, nil
 }

@@ -107,6 +107,8 @@ func (s *Scheduler) noteChanges(j *job) {
 	if j.graph != nil {
 		l.phase, l.stages = j.graph.Phase(), j.graph.StageMarks()
 		l.root, _ = j.graph.Root()
+	} else if j.external != nil && l.state == graph.Running {
+		l.phase = graph.PhaseExecuting // as it is shown
 	}
 	j.logged = l
 	for i, m := range l.stages {

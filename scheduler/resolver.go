@@ -318,14 +318,14 @@ func (s *Scheduler) lookUp(ctx context.Context, u journal.Unit) (o commit.Outcom
 func reportFor(u journal.Unit, o commit.Outcome) commit.Report {
 	r := commit.Report{
 		JobID: u.JobID, Key: u.Key, Table: u.Table, Format: adoption.FormatOf(u), Operation: u.Operation, State: commit.CommitUnknown, Attempts: u.Sends,
-		OtherSubmission: o.OtherSubmission, RolledBack: o.RolledBack, Deduplicated: o.Deduplicated,
+		OtherSubmission: o.ByOthers(), RolledBack: o.RolledBack, Deduplicated: o.Deduplicated,
 	}
 	switch o.State {
 	case commit.Committed:
 		r.State = commit.CommitCommitted
 		r.Rows, r.Files, r.Bytes = u.Rows, u.Files, u.Bytes
 		r.SnapshotID, r.CommittedAt = o.Landed.SnapshotID, o.Landed.CommittedAt
-		if o.OtherSubmission || o.LedgerOnly && o.Deduplicated {
+		if o.ByOthers() {
 			r.Rows, r.Files, r.Bytes = o.Landed.Rows, o.Landed.Files, o.Landed.Bytes
 		}
 	case commit.Refused:

@@ -292,16 +292,20 @@ func interrupted(r journal.Job, u journal.Unit, sends []journal.Send, now time.T
 }
 
 // committedUnit makes the status that of a job which has committed the unit. Of
-// several requests the journal doesn't know which one landed.
+// several requests the journal doesn't know which one landed, and of what another
+// submission of the key has committed only that.
 func committedUnit(st *firnpb.JobStatus, u journal.Unit, sends []journal.Send) {
 	report := commit.Report{
 		JobID: u.JobID, Key: u.Key, Table: u.Table, Operation: u.Operation, State: commit.CommitCommitted,
 		Rows: u.Rows, Files: u.Files, Bytes: u.Bytes, Attempts: len(sends),
 	}
-	if len(sends) == 1 {
+	if u.Other || u.LedgerOnly && len(sends) == 0 {
+		report.Deduplicated, report.OtherSubmission = true, true
+		report.Rows, report.Files, report.Bytes = 0, 0, 0
+	} else if len(sends) == 1 {
 		report.SnapshotID, report.CommittedAt = sends[0].SnapshotID, sends[0].At
 	}
-	st.Report, st.Rows, st.PercentComplete = reportOf(report), u.Rows, 100
+	st.Report, st.Rows, st.PercentComplete = reportOf(report), report.Rows, 100
 	if raw, err := wire.EncodeReport(report); err == nil {
 		st.InlineResult = raw
 	}

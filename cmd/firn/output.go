@@ -142,7 +142,9 @@ func writeText(w writeJSON) string {
 		w.Commit, count(int(w.Rows), "row"), count(int(w.Files), "file"), sizeText(w.Bytes), w.Table, snapshot,
 		count(w.Attempts, "commit attempt"), (time.Duration(w.DurationMS) * time.Millisecond).String(),
 		count(w.Tasks, "task")+" on "+count(len(w.Executors), "executor"), w.JobID)
-	if w.Deduplicated {
+	if w.OtherSubmission {
+		text = "nothing of this run: another submission of the key was committed; " + text
+	} else if w.Deduplicated {
 		text = "nothing new: this key was committed before; " + text
 	}
 	if w.RolledBack {

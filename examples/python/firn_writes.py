@@ -44,7 +44,7 @@ class WriteError(Exception):
 
 
 class Unanswered(WriteError):
-    """Nobody answered. Every call may be sent again, also by another process."""
+    """Nobody answered, or not in a version that this client knows. Every call may be sent again, also by another process."""
 
 
 class NotCommitted(WriteError):
@@ -56,7 +56,9 @@ class Unknown(WriteError):
 
 
 class SealedWithOthers(WriteError):
-    """Another driver has committed other handles under this write; those are in `status`, and so is what became of them."""
+    """Other handles are what the key stands for: another driver has committed them under this write, and they are in `status`, with what became of
+    them; or another submission of the key, as by another scheduler, is in the table: then `status` has no `seal_digest`, its handles aren't known, and
+    its numbers are in the `report`. Nothing of this driver's handles counts that isn't among those."""
 
 
 def _again(call: Callable[[], Any], patience: float, what: str) -> Any:
@@ -116,7 +118,10 @@ class Firn:
         def once() -> dict[str, Any]:
             return json.loads(next(self.client.do_action(flight.Action("firn.v1." + action, body), options)).body.to_pybytes())
 
-        return _again(once, patience, action)
+        answer = _again(once, patience, action)
+        if answer.get("version") != 1:  # its fields may mean something else, and so it says nothing of what the call has done
+            raise Unanswered(f"{action}: the answer is of version {answer.get('version')}, and this is a client of version 1")
+        return answer
 
     def hand_in(self, write_id: str, attempt: str, manifest: pa.Table, patience: float = 60) -> str:
         """Hands a manifest in and gives its handle."""
@@ -172,7 +177,7 @@ class Write:
 
     def commit(self, handles: Iterable[str], deadline: float = 600) -> dict[str, Any]:
         """Commits exactly the files of the handles, and gives the report. Raises NotCommitted if the table has nothing of them, SealedWithOthers if
-        another driver came first with others, Unknown if it isn't known after `deadline` seconds or the call failed, and WriteError for a handle that isn't one
+        another driver or scheduler came first with others, Unknown if it isn't known after `deadline` seconds or the call failed, and WriteError for a handle that isn't one
         of this write's: then the write is still open. After a commit of which nobody said what came of it, that is Unknown too."""
         before, self._committing = self._committing, True
         end = time.monotonic() + deadline
@@ -186,12 +191,14 @@ class Write:
                 raise WriteError(str(e), e.fault) from e
             raise Unknown(f"write {self.id}: {e}", e.fault) from e
         self.status = answer["status"]
-        if answer["result"] == "sealed_with_other_handles":
+        if answer["result"] == "sealed_with_other_handles" and self.status.get("seal_digest"):
             raise SealedWithOthers(f"write {self.id} was sealed with other handles than these; those are {self.status['state']}", status=self.status)
         return self.outcome(end - time.monotonic())
 
     def outcome(self, deadline: float = 600) -> dict[str, Any]:
-        """Waits for what becomes of a sealed write: its report, or an error as `commit` raises them; WriteError if nothing is sealed."""
+        """Waits for what becomes of a sealed write: its report, or an error as `commit` raises them; WriteError if nothing is sealed. Of a write whose key
+        was committed before it could open it gives that report, which has `other_submission`. One with `rolled_back` was committed and taken out of the
+        table's history since."""
         end, ask = time.monotonic() + deadline, {"committing"}
         if self._committing:  # a commit may have sealed it though nobody heard of it: "open" is what was known before
             ask.add("open")
@@ -204,6 +211,8 @@ class Write:
         state, fault = self.status["state"], self.status.get("error") or {}
         why = fault.get("cause") or fault.get("op") or self.status.get("waits_for")
         why = f": {why}" if why else ""
+        if state == "committed_by_other" or state == "committed" and self._committing and not self.status.get("seal_digest"):
+            raise SealedWithOthers(f"write {self.id} isn't committed: another submission of its key is in the table, with handles that aren't known here", status=self.status)
         if state in ("committed", "verified"):
             return self.status["report"]
         if state in ("refused", "failed", "aborted", "expired"):

@@ -2,9 +2,11 @@
 
 usage: outcomes.py LOCATION CATALOG_DB WAREHOUSE; asks whoever started it for "stop" and "start" of the scheduler, by a line each, and waits for one.
 """
+import json
 import os
 import sys
 import time
+import types
 
 import firn_writes
 import pyarrow as pa
@@ -191,6 +193,39 @@ def answers_are_lost():
     raises(NotCommitted, write.outcome)
 
 
+class Told:
+    """Stands for a scheduler that says this, one after the other."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def act(self, action, patience=60, **fields):
+        return self.answers.pop(0)
+
+    def do_action(self, *args):
+        return iter([types.SimpleNamespace(body=pa.py_buffer(json.dumps(self.answers.pop(0)).encode()))])
+
+
+def another_submission():
+    report = {"rows": 33, "other_submission": True, "deduplicated": True}
+    status = {"write_id": "w", "idempotency_key": "k", "report": report}
+    begun, lost, before = ({**status, "state": state} for state in ("open", "committed_by_other", "committed"))
+    sealed = {"result": "sealed", "status": {**status, "state": "committing", "sealed_handles": ["h"], "seal_digest": "d", "report": None}}
+    others = {"result": "sealed_with_other_handles", "status": lost}
+    for answers in ([others], [sealed, {"result": "status", "status": lost}]):
+        e = raises(SealedWithOthers, Write(Told(*answers), {"status": begun}).commit, ["h"])
+        assert e.status["report"]["rows"] == 33 and "sealed_handles" not in e.status, e.status
+    raises(SealedWithOthers, Write(Told(), {"status": lost}).outcome)
+    # A key that was committed before the write could open: it's the key's report, and no outcome of handles.
+    assert Write(Told(), {"status": before}).outcome() == report
+    raises(SealedWithOthers, Write(Told({"result": "sealed_with_other_handles", "status": before}), {"status": before}).commit, ["h"])
+    # What an answer of another version means isn't known.
+    later = Firn(firn.location)
+    later.client = Told({"version": 2, "result": "sealed", "status": {**status, "state": "committed"}}, {"version": 2})
+    raises(Unknown, Write(later, {"status": begun}).commit, ["h"])
+    raises(Unanswered, later.act, "WriteStatus", write_id="w")
+
+
 def the_scheduler_is_away():
     write = firn.begin(TABLE, "away")
     handle = write_batches(write.task, rows(5))
@@ -206,6 +241,6 @@ def the_scheduler_is_away():
     assert len(catalog.load_table("air.t").snapshots()) == 5, "one for each write with rows"
 
 
-for step in (committed_once, aborted, a_block_that_fails_aborts, nothing_written, dry_run, what_is_wrong_is_told, a_worker_starts_after_the_first_ttl, answers_are_lost, the_scheduler_is_away):
+for step in (committed_once, aborted, a_block_that_fails_aborts, nothing_written, dry_run, what_is_wrong_is_told, a_worker_starts_after_the_first_ttl, answers_are_lost, another_submission, the_scheduler_is_away):
     step()
     print("ok", step.__name__, flush=True)

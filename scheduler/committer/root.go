@@ -185,7 +185,7 @@ func errStopped(r Root, cause error) error {
 // already are those of the table, not of this run's files.
 func fill(rep *commit.Report, u commit.Unit, o commit.Outcome) {
 	rep.Attempts, rep.Conflicts = o.Attempts, o.Conflicts
-	rep.Deduplicated, rep.OtherSubmission, rep.RolledBack = o.Deduplicated, o.OtherSubmission, o.RolledBack
+	rep.Deduplicated, rep.OtherSubmission, rep.RolledBack = o.Deduplicated, o.ByOthers(), o.RolledBack
 	switch o.State {
 	case commit.Committed:
 		rep.State = commit.CommitCommitted

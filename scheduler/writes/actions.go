@@ -115,11 +115,11 @@ func (s *Service) commit(ctx context.Context, c openwrite.Commit) (openwrite.Ans
 		return out, err
 	}
 	state, answer, err := s.decide(ctx, c.WriteID, lifecycle.Seal{Handles: c.Handles})
-	if err != nil && commit.CodeOf(err) != commit.CodeWriteNotFound {
+	switch {
+	case commit.CodeOf(err) == commit.CodeWriteNotFound:
+		return s.neverOpen(ctx, c.WriteID, err)
+	case err != nil:
 		return out, unsure{err} // it may be on record
-	}
-	if err != nil {
-		return out, err
 	}
 	switch answer.Verdict {
 	case lifecycle.VoidHandle:
@@ -149,7 +149,24 @@ func (s *Service) commit(ctx context.Context, c openwrite.Commit) (openwrite.Ans
 	if err != nil {
 		return out, unsure{err}
 	}
-	out.Status = s.statusOf(w, state)
+	if out.Status = s.statusOf(w, state); out.Status.State == openwrite.StateCommittedByOther {
+		out.Result = openwrite.ResultOtherHandles
+		s.log.Warn("another submission of the write's key is in the table", slog.String("job_id", c.WriteID), slog.Int("handles", len(state.Handles)))
+	}
+	return out, nil
+}
+
+// neverOpen answers the commit of a write of which there is no record. Its key may have
+// been committed before it could open: then other handles than any of its own were.
+func (s *Service) neverOpen(ctx context.Context, id string, notFound error) (openwrite.Answer, error) {
+	w, err := s.host.Find(ctx, id)
+	if err != nil {
+		return openwrite.Answer{}, err
+	}
+	out := openwrite.Answer{Result: openwrite.ResultOtherHandles, Status: s.statusOf(w, lifecycle.State{})}
+	if out.Status.State != openwrite.StateCommitted {
+		return openwrite.Answer{}, notFound
+	}
 	return out, nil
 }
 

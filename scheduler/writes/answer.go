@@ -35,7 +35,7 @@ func endedEarly(w Write) error {
 
 // viewOf is a write in one word.
 func (s *Service) viewOf(w Write, state lifecycle.State) openwrite.State {
-	j := lifecycle.Job{Commit: commit.CommitState(w.Job.GetCommit()), DryRun: w.DryRun}
+	j := lifecycle.Job{Commit: commit.CommitState(w.Job.GetCommit()), Other: w.Job.GetReport().GetOtherSubmission(), DryRun: w.DryRun}
 	switch graph.State(w.Job.GetState()) {
 	case graph.Succeeded:
 		j.Ended = true
@@ -58,6 +58,8 @@ func (s *Service) statusOf(w Write, state lifecycle.State) openwrite.Status {
 		out.Expires = &state.Expires
 	case openwrite.StateCommitting:
 		out.WaitsFor = s.host.WaitsFor(out.WriteID)
+	case openwrite.StateCommittedByOther:
+		out.SealedHandles, out.SealDigest = nil, "" // those aren't what is committed
 	}
 	if r := jobview.JobOf(w.Job).Report; r != nil && w.Job.GetReport() != nil {
 		out.Report = &openwrite.Report{

@@ -90,8 +90,10 @@ const (
 	ResultSealed = "sealed"
 	// ResultJoined: the write was sealed before, with the same handles.
 	ResultJoined = "joined"
-	// ResultOtherHandles: it was sealed before, with other handles. Those that are
-	// committed are in Status.SealedHandles.
+	// ResultOtherHandles: other handles are what the key stands for. The write was
+	// sealed with them before, and they are in Status.SealedHandles; or another
+	// submission of the key is in the table, whose handles aren't known here, and
+	// Status has none.
 	ResultOtherHandles = "sealed_with_other_handles"
 	// ResultAborted: the write was given up, now or before.
 	ResultAborted = "aborted"
@@ -112,8 +114,12 @@ const (
 	StateOpen State = "open"
 	// StateCommitting: sealed, and what becomes of it isn't decided.
 	StateCommitting State = "committing"
-	// StateCommitted: the table has exactly the files of the sealed handles.
+	// StateCommitted: the table has exactly the files of the sealed handles. In a
+	// status without a SealDigest the key was committed before the write could open.
 	StateCommitted State = "committed"
+	// StateCommittedByOther: the table has another submission of the key, once, and of
+	// this write's sealed handles nothing that isn't in that one too.
+	StateCommittedByOther State = "committed_by_other"
 	// StateRefused: nothing was committed. Status.Error has the reason.
 	StateRefused State = "refused"
 	// StateUnknown: not proven either way. The files are kept.
@@ -139,7 +145,8 @@ type Status struct {
 	Commit string `json:"commit"`
 	// Manifests counts the attempts that handed one in while the write is open.
 	Manifests int `json:"manifests"`
-	// SealedHandles are sorted, SealDigest is theirs; empty while it isn't sealed.
+	// SealedHandles are sorted, SealDigest is theirs; empty while it isn't sealed, and
+	// in StateCommittedByOther, so that nobody takes them for what is committed.
 	SealedHandles []string `json:"sealed_handles,omitempty"`
 	SealDigest    string   `json:"seal_digest,omitempty"`
 	// WaitsFor is what a commit that isn't through waits for.
@@ -158,8 +165,11 @@ type Report struct {
 	Commit    string `json:"commit"`
 	// Deduplicated: it was in the table before this run of the commit.
 	Deduplicated bool `json:"deduplicated,omitempty"`
-	RolledBack   bool `json:"rolled_back,omitempty"`
-	// OtherSubmission: the table has another submission of the same key.
+	// RolledBack: it was committed, and was taken out of the table's history before
+	// this became known. It isn't committed again.
+	RolledBack bool `json:"rolled_back,omitempty"`
+	// OtherSubmission: the table has another submission of the same key, and all
+	// that stands here is of that one.
 	OtherSubmission bool   `json:"other_submission,omitempty"`
 	Rows            int64  `json:"rows"`
 	Files           int64  `json:"files"`

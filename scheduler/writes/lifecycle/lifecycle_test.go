@@ -213,6 +213,10 @@ func TestView(t *testing.T) {
 		{in(lifecycle.Expired), lifecycle.Job{Ended: true, Failed: true, Commit: commit.CommitNone}, openwrite.StateExpired},
 		{in(lifecycle.Open), lifecycle.Job{Ended: true, Cancelled: true, Commit: commit.CommitNone}, openwrite.StateAborted},
 		{in(""), lifecycle.Job{Ended: true, Commit: commit.CommitCommitted}, openwrite.StateCommitted},
+		{in(""), lifecycle.Job{Ended: true, Commit: commit.CommitCommitted, Other: true}, openwrite.StateCommitted},
+		{in(lifecycle.Sealed), lifecycle.Job{Commit: commit.CommitCommitted, Other: true}, openwrite.StateCommittedByOther},
+		{in(lifecycle.Sealed), lifecycle.Job{Ended: true, Cancelled: true, Commit: commit.CommitCommitted, Other: true}, openwrite.StateCommittedByOther},
+		{in(lifecycle.Sealed), lifecycle.Job{Ended: true, Failed: true, Commit: commit.CommitRefused, Other: true}, openwrite.StateRefused},
 	} {
 		if got := lifecycle.View(c.s, c.j); got != c.want {
 			t.Errorf("%+v of %+v: %s, want %s", c.j, c.s, got, c.want)

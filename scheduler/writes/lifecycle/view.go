@@ -11,7 +11,9 @@ type Job struct {
 	// succeeded.
 	Ended, Cancelled, Failed bool
 	Commit                   commit.CommitState
-	DryRun                   bool
+	// Other: what is committed is another submission of the key.
+	Other  bool
+	DryRun bool
 }
 
 // View is a write in one word, by its record and its job. What is known of the table
@@ -19,7 +21,10 @@ type Job struct {
 func View(s State, j Job) openwrite.State {
 	switch j.Commit {
 	case commit.CommitCommitted:
-		return openwrite.StateCommitted
+		if j.Other && s.Phase != "" {
+			return openwrite.StateCommittedByOther
+		}
+		return openwrite.StateCommitted // or, without a record, its key was before it began
 	case commit.CommitUnknown:
 		return openwrite.StateUnknown
 	case commit.CommitRefused:
