@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -271,6 +274,36 @@ func TestFlightSQLRefusals(t *testing.T) {
 	}
 	must(t, c, "DROP SOURCE mine")
 	must(t, c, "DROP SOURCE IF EXISTS mine")
+}
+
+// TestFlightSQLOtherNames: an engine that announces other names than it sends, as
+// Ballista does for an aggregate in several partitions. Nothing is committed, and the
+// query doesn't run again.
+func TestFlightSQLOtherNames(t *testing.T) {
+	fields := append(flightsqltest.Schema.Fields()[:3:3], arrow.Field{Name: "count(Int64(1))[count]", Type: arrow.BinaryTypes.String})
+	s := &flightsqltest.Server{Endpoints: 3, Rows: 5, Batch: func(_ flightsqltest.Reading, from, to int) arrow.RecordBatch {
+		b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
+		defer b.Release()
+		for range to - from {
+			for _, f := range b.Fields() {
+				f.AppendEmptyValue()
+			}
+		}
+		return b.NewRecordBatch()
+	}}
+	c := engines(t, map[string]config.FlightSource{"engine": {URI: serve(t, s)}})
+	must(t, c, "CREATE NAMESPACE lake.db")
+	must(t, c, "CREATE TABLE lake.db.t (n bigint, s string)")
+	err := run(t, c, "INSERT INTO lake.db.t SELECT n, s FROM flight_sql('engine', 'q')")
+	if text := fmt.Sprint(err); commit.CodeOf(err) != commit.CodeFlightSchema || !strings.Contains(text, "count(Int64(1))[count]") {
+		t.Errorf("got %s; want %s with the name that was sent", text, commit.CodeFlightSchema)
+	}
+	if got := ask(t, c, "SELECT count(*) FROM lake.db.t"); got != "0" {
+		t.Errorf("%s rows", got)
+	}
+	if got := s.Executions(); got != 1 {
+		t.Errorf("the query ran %d times", got)
+	}
 }
 
 func commitHint(err error) string { return " " + hint(err) }
