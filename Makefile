@@ -86,7 +86,7 @@ interop: build ## read every table of the suite with PyIceberg, delta-rs and Duc
 	integration/scripts/interop.sh
 
 .PHONY: interop-engines
-interop-engines: build ## have Spark and Ray write tables by the open write protocol (in another virtual environment; with a JRE)
+interop-engines: build ## have Spark and Ray write tables by the open write protocol (in another virtual environment; with a JRE): the 3,000,000 flights of FIRN_TESTDATA, else the sample sixty times
 	integration/scripts/engines.sh
 
 .PHONY: bench-smoke

@@ -63,19 +63,26 @@ def parent_called(name):
     raise ProcessLookupError(f"no parent is called {name}")
 
 
-def run_task(state, task, number, batches, stragglers=False, executor=None):
-    """Writes the rows of one input file, with the file's faults at the first attempt. executor is the program that stands over the worker."""
+def run_task(state, task, number, batches, attempt=None, executor=None):
+    """Writes the rows of one input file, with the file's faults at the first attempt. attempt is its number, from an engine that runs a straggler
+    a second time; executor is the program that stands over the worker."""
     # Small row groups and files, so that there are files already when a worker is killed.
     firn_writes._Writer.at_once = firn_writes._Writer.memory = 1 << 20
     if number % 2:  # these write with keys that they have asked for themselves
         firn_writes._Store.margin = 1 << 20
+    straggles = False
 
     def kill(name, pid):
+        state.tell("doomed-" + name, str(pid))
+        state.wait("searched-" + name)  # by the test, for secrets
         state.tell(name, str(pid))
         os.kill(pid, signal.SIGKILL)
         state.wait("never")  # a moment passes until it's gone
 
     def rows():
+        nonlocal straggles
+        if executor and number > KILL_WORKER:
+            state.wait("executor-killed")  # or Spark would run what waits to be killed a second time, and kill it itself
         for n, batch in enumerate(batches):
             table = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
             if "month" in task.context["file_columns"] or any(f["source"] == "month" for f in task.context["partition"]):
@@ -86,18 +93,33 @@ def run_task(state, task, number, batches, stragglers=False, executor=None):
             if number == KILL_WORKER and state.once("worker-first"):
                 kill("worker-killed", os.getpid())
             if executor and number == KILL_EXECUTOR and state.once("executor-first"):
+                state.wait("worker-killed")  # which may be one of this executor's
                 kill("executor-killed", parent_called(executor))
-        if stragglers and number == STRAGGLE and state.once("straggler-first"):
-            state.wait("executor-killed")
-            state.wait("beaten")  # by a second attempt, which has handed its files in
-            state.tell("straggled")
+        if number == STRAGGLE and attempt is not None and state.once("straggler-first"):
+            straggles = True
+            state.wait("overtook")  # a second attempt has handed its files in
 
     handle = firn_writes.write_batches(task, rows(), f"{MARK_IN_MEMORY}.{number}")
-    if number == FAIL and state.once("failed"):
+    told = json.dumps({"number": attempt, "handle": handle})
+    if number == FAIL and state.once("fail-first"):
+        state.tell("failed", told)
         raise RuntimeError("this task fails after it has handed its files in")
-    if number == STRAGGLE:
-        state.tell("beaten")
+    if number == STRAGGLE and attempt is not None:
+        state.tell("straggled" if straggles else "overtook", told)
+        state.wait("straggled")  # an engine that had one attempt's answer would kill the other
     return handle
+
+
+def stays_below_its_prefix(task):
+    """The keys of a write don't write beside its prefix."""
+    files, prefix = firn_writes._Store(None, task.context).files, task.context["prefix"].removeprefix("s3://").rstrip("/")
+    for beside in (prefix + "x/a.parquet", os.path.dirname(prefix) + "/a.parquet"):
+        try:
+            files.open_output_stream(beside).close()
+        except OSError as e:
+            assert "ACCESS_DENIED" in str(e), e
+        else:
+            raise AssertionError(f"the keys of a write write {beside}")
 
 
 def drive(write_all):
@@ -117,6 +139,7 @@ def drive(write_all):
     else:
         with firn.begin(run["table"], run["key"], engine=run["engine"]) as write:
             if write.open:
+                stays_below_its_prefix(write.task)
                 handles = write_all(run, state, write.task)
                 state.tell("written", json.dumps({"prefix": write.task.context["prefix"], "handles": handles, "driver": os.getpid()}))
                 state.wait("go")

@@ -10,26 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/firn-project/firn/integration/canary"
 	"github.com/firn-project/firn/integration/process"
 	"github.com/firn-project/firn/integration/servers"
 	"github.com/firn-project/firn/internal/objstore"
-)
-
-// mark begins every canary; the marks are what the search must find in workers, by
-// the place where they are.
-const (
-	mark            = "kNr7Canary-"
-	markEnvironment = "kNr7Marker-of-the-environment"
-	markArguments   = "kNr7Marker-of-the-arguments"
-	markMemory      = "kNr7Marker.of.a.task" // as flights.py has it
 )
 
 // tables is a place for Delta tables.
@@ -49,19 +38,22 @@ type lab struct {
 	client    *process.Client
 	// token is the client's.
 	token string
+	// catalog stands between the scheduler and the catalog.
+	catalog *tokens
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	dir := t.TempDir()
 	l := &lab{t: t, store: servers.StartSeaweedFS(t), tokenFile: filepath.Join(dir, "client.token")}
+	l.catalog = startTokens(t, l.store.Catalog)
 	header := mark + "of-the-catalog-61c5"
 	s3 := l.store.Storage()
 	s3[objstore.KeySTSEndpoint], s3[objstore.KeyRoleARN] = l.store.Endpoint, l.store.Role
 	properties := map[string]string{"credential": l.store.AccessKey + ":" + l.store.SecretKey, "header.X-Canary": header}
 	maps.Copy(properties, s3)
 	body, err := json.Marshal(map[string]any{
-		"catalogs": map[string]any{"lake": map[string]any{"type": "rest", "uri": l.store.Catalog, "warehouse": l.store.Warehouse, "properties": properties}},
+		"catalogs": map[string]any{"lake": map[string]any{"type": "rest", "uri": l.catalog.URL, "warehouse": l.store.Warehouse, "properties": properties}},
 		"delta":    map[string]any{"paths": []any{map[string]any{"location": tables, "properties": s3}}},
 	})
 	if err != nil {
@@ -84,23 +76,20 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// input cuts the flights into twelve files. Where FIRN_TESTDATA has none, it's the
-// sample, sixty times.
+// input are the flights, cut into a file for each task. Where FIRN_TESTDATA has none,
+// it's the sample, sixty times.
 type input struct {
-	dir                            string
-	rows, distance, delay, origins int64
-	months                         map[string]int64
+	dir  string
+	rows int64
 }
 
 func flights(t *testing.T) input {
 	t.Helper()
-	in, path, times := input{dir: t.TempDir()}, "../../examples/flights/flights-sample.parquet", 60
-	in.rows, in.distance, in.delay = 60*50_005, 60*36_637_367, 60*322_590
+	in, path, times := input{dir: t.TempDir(), rows: 60 * 50_005}, "../../examples/flights/flights-sample.parquet", 60
 	if data := os.Getenv("FIRN_TESTDATA"); data != "" {
-		path, times = filepath.Join(data, "data", "flights-3m.parquet"), 1
-		in.rows, in.distance, in.delay, in.origins = 3_000_000, 2_194_861_208, 20_003_603, 229
-		in.months = map[string]int64{"2001-01": 508_239, "2001-02": 458_170, "2001-03": 511_502, "2001-04": 501_030, "2001-05": 518_831, "2001-06": 502_222, "2001-07": 6}
+		path, times, in.rows = filepath.Join(data, "data", "flights-3m.parquet"), 1, 3_000_000
 	}
+	t.Logf("input: %d rows, %s %d times", in.rows, filepath.Base(path), times)
 	out, err := exec.CommandContext(t.Context(), python(t), "split.py", path, strconv.Itoa(times), in.dir, "12").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -184,76 +173,6 @@ func await(t *testing.T, what string, limit time.Duration, holds func() bool) {
 		case <-tick.C:
 		case <-late:
 			t.Fatalf("%s took more than %v", what, limit)
-		}
-	}
-}
-
-// processesOf gives the processes that have a text in their environment, with their
-// command lines.
-func processesOf(t *testing.T, text string) map[int]string {
-	t.Helper()
-	all, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[int]string{}
-	for _, e := range all {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")); err != nil || !bytes.Contains(env, []byte(text)) {
-			continue // of another user, or gone
-		}
-		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		found[pid] = strings.Trim(string(bytes.ReplaceAll(args, []byte{0}, []byte{' '})), " ")
-	}
-	return found
-}
-
-// searchWorkers searches the memory, environment and arguments of a driver's workers
-// for what they mustn't have, and for the marks, which they must.
-func (l *lab) searchWorkers(state string, driver int, kinds map[string]int) {
-	t := l.t
-	t.Helper()
-	// The canary in the header begins with the mark.
-	secrets := []string{mark, l.store.SecretKey, l.token}
-	all := canary.NewMarks(append(secrets, markEnvironment, markArguments, markMemory)...)
-	seen := map[string]int{}
-	var searched int64
-	workers := processesOf(t, state)
-	maps.Copy(workers, processesOf(t, l.cluster))
-	for pid, args := range workers {
-		if pid == driver {
-			continue
-		}
-		found, n, err := all.Process(pid)
-		if err != nil {
-			continue // it has ended
-		}
-		searched += n
-		for _, f := range found {
-			seen[f]++
-			if slices.ContainsFunc(secrets, func(s string) bool { return strings.HasPrefix(f, s) }) {
-				t.Errorf("a worker has a secret: %s in %d, %.100s", f, pid, args)
-			}
-		}
-		for kind := range kinds {
-			if strings.Contains(args, kind) {
-				seen[kind]++
-			}
-		}
-	}
-	own, _, err := all.Process(l.sched.PID())
-	for _, s := range secrets[:2] {
-		if !slices.ContainsFunc(own, func(f string) bool { return strings.HasPrefix(f, s) }) {
-			t.Errorf("control: %s isn't found in the scheduler, which has it: %v", s, err)
-		}
-	}
-	t.Logf("workers: %d MiB searched; processes and marks: %v", searched>>20, seen)
-	for kind, least := range kinds {
-		if seen[kind] < least {
-			t.Errorf("control: %d of %s were searched, want %d", seen[kind], kind, least)
 		}
 	}
 }

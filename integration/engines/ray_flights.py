@@ -13,7 +13,9 @@ def write_all(run, state, task):
 
     for module in (firn_writes, flights):
         ray.cloudpickle.register_pickle_by_value(module)
-    ray.init(address="local", num_cpus=4, include_dashboard=False, object_store_memory=128 << 20, _node_ip_address="127.0.0.1",
+    # The name of a resource is in the arguments of Ray's daemon, that of a task is its worker's while it runs.
+    mark = run["mark_in_arguments"]
+    ray.init(address="local", num_cpus=4, resources={mark: 1}, include_dashboard=False, object_store_memory=128 << 20, _node_ip_address="127.0.0.1",
              _temp_dir=run["ray_dir"], logging_level="ERROR", log_to_driver=False)
 
     @ray.remote(max_retries=3, retry_exceptions=True)
@@ -21,7 +23,7 @@ def write_all(run, state, task):
         return flights.run_task(state, task, number, pq.ParquetFile(path).iter_batches(10_000))
 
     paths = sorted(glob.glob(os.path.join(run["input"], "*.parquet")))
-    return ray.get([write_file.remote(n, path) for n, path in enumerate(paths)])
+    return ray.get([write_file.options(name=mark).remote(n, path) for n, path in enumerate(paths)])
 
 
 flights.drive(write_all)

@@ -11,6 +11,8 @@ def write_all(run, state, task):
     from pyspark.sql import SparkSession
 
     os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    events = os.path.join(run["state"], "events")
+    os.mkdir(events)
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -21,6 +23,10 @@ def write_all(run, state, task):
         "spark.speculation.interval": "100ms",
         "spark.speculation.quantile": "0.5",
         "spark.speculation.multiplier": "1.2",
+        "spark.eventLog.enabled": "true",  # the test reads which attempts Spark ran
+        "spark.eventLog.dir": "file://" + events,
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
         "spark.sql.files.maxPartitionBytes": "4194304",  # with openCostInBytes: each file is a partition
         # Java starts in a third of the time without its optimising compiler.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -37,7 +43,8 @@ def write_all(run, state, task):
     def write_partition(batches):
         from pyspark import TaskContext
 
-        handle = flights.run_task(state, task, TaskContext.get().partitionId(), batches, stragglers=True, executor="java")
+        this = TaskContext.get()
+        handle = flights.run_task(state, task, this.partitionId(), batches, attempt=this.attemptNumber(), executor="java")
         yield pa.RecordBatch.from_pydict({"handle": [handle]})
 
     rows = spark.read.parquet(run["input"]).mapInArrow(write_partition, "handle string").collect()

@@ -4,6 +4,8 @@ package engines_test
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +21,9 @@ import (
 // sparkTimeout is how long a process of Spark's may take to start; several JVMs on a
 // busy machine take their time.
 const sparkTimeout = 2 * time.Minute
+
+// straggler is the task of flights.py that straggles.
+const straggler = 11
 
 // startSpark starts a cluster of Spark's: a master, and two workers on addresses of
 // the loopback interface that differ, since Spark runs no second attempt of a task on
@@ -83,4 +88,46 @@ func startSpark(t *testing.T, text string) string {
 		run(host, `(Successfully registered) with master`, "org.apache.spark.deploy.worker.Worker", "--cores", "2", "--memory", "1500m", "--work-dir", filepath.Join(dir, host), url)
 	}
 	return url
+}
+
+// speculated reads Spark's event log in a run's directory: whether it tells of a second
+// attempt of the straggling task. That must be one which Spark ran beside the first,
+// not after its end.
+func speculated(t *testing.T, state string, first, second int) bool {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(state, "events", "app-*"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("event logs of Spark's: %v, %v", logs, err)
+	}
+	raw, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(raw) {
+		var event struct {
+			Event string
+			Info  struct {
+				Index, Attempt int
+				Speculative    bool
+			} `json:"Task Info"`
+		}
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // it's still being written
+		}
+		if err := json.Unmarshal(line, &event); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		switch of := event.Info; {
+		case of.Index != straggler:
+		case event.Event == "SparkListenerTaskEnd" && of.Attempt == first:
+			t.Errorf("the straggler, attempt %d, ended before attempt %d began", first, second)
+			return true
+		case event.Event == "SparkListenerTaskStart" && of.Attempt == second:
+			if !of.Speculative {
+				t.Errorf("attempt %d of the straggling task wasn't speculative", second)
+			}
+			return true
+		}
+	}
+	return false
 }
