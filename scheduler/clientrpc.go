@@ -103,11 +103,7 @@ func (s *Scheduler) executeSQL(ctx context.Context, r *firnpb.ExecuteRequest, su
 		return resp, err
 	}
 	if sub.caches != nil {
-		return nil, &commit.Error{
-			Code: commit.CodeBadRequest, Op: "cache query", Cause: fmt.Errorf("%s gives no rows that could be cached; SELECT does", stmt.Kind),
-			Tried: "nothing was run",
-			Hint:  "Cache a SELECT; run other statements without caching them.",
-		}
+		return nil, errNoFrame(stmt)
 	}
 	switch body := stmt.Body.(type) {
 	case *sql.Explain:

@@ -15,6 +15,7 @@ import (
 	"github.com/firn-project/firn/scheduler/cached"
 	"github.com/firn-project/firn/scheduler/journal"
 	"github.com/firn-project/firn/scheduler/planner"
+	"github.com/firn-project/firn/sql"
 )
 
 // statementCache is the kind of statement of jobs that build cached frames.
@@ -47,6 +48,15 @@ func (s *Scheduler) CacheFrame(ctx context.Context, r *firnpb.CacheFrameRequest)
 		return nil, err
 	}
 	return &firnpb.CacheFrameResponse{FrameId: frameOf(resp.GetJob().GetJobId()), Job: resp.GetJob()}, nil
+}
+
+// errNoFrame is the error of caching a statement that has no rows.
+func errNoFrame(stmt sql.Statement) error {
+	return &commit.Error{
+		Code: commit.CodeBadRequest, Op: "cache query", Cause: fmt.Errorf("%s gives no rows that could be cached; SELECT does", stmt.Kind),
+		Tried: "nothing was run",
+		Hint:  "Cache a SELECT; run other statements without caching them.",
+	}
 }
 
 // asFrame changes what a statement is submitted as when its rows become a frame.

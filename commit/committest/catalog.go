@@ -58,12 +58,14 @@ type Catalog struct {
 	applied int
 	misfits int
 	landed  map[commit.Token]int
+	// landedBy is the request that put each there, the last one if there are several.
+	landedBy map[commit.Token]string
 }
 
 // NewCatalog returns a catalog with one empty table of schema 0 (fields 1 and
 // 2) and spec 0.
 func NewCatalog(mode Mode) *Catalog {
-	c := &Catalog{mode: mode, files: map[string]bool{}, landed: map[commit.Token]int{}}
+	c := &Catalog{mode: mode, files: map[string]bool{}, landed: map[commit.Token]int{}, landedBy: map[commit.Token]string{}}
 	c.Recreate()
 	return c
 }
@@ -241,6 +243,7 @@ func (c *Catalog) apply(p *payload) commit.Answer {
 	c.misfits += misfits
 	for _, u := range p.units {
 		c.landed[u.Token]++
+		c.landedBy[u.Token] = "r" + strings.TrimPrefix(p.snapshot, "s")
 	}
 	c.change(func(v *version) { *v = next })
 	return ans
@@ -252,14 +255,9 @@ func (c *Catalog) Snapshots() (ids []string) {
 	return ids
 }
 
-// LandedBy is the id of the request that put the token into the table.
+// LandedBy is the id of the request that put the token into the table, also in a
+// snapshot that has expired since.
 func (c *Catalog) LandedBy(t commit.Token) (request string) {
-	c.locked(func() {
-		for id, s := range c.now.snapshots {
-			if _, ok := s.tokens[t]; ok {
-				request = "r" + strings.TrimPrefix(id, "s")
-			}
-		}
-	})
+	c.locked(func() { request = c.landedBy[t] })
 	return request
 }
