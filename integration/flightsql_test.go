@@ -50,7 +50,7 @@ func (g *gate) pace(ctx context.Context, r flightsqltest.Reading, batch int) {
 // password, and executors.
 func onEngine(t *testing.T, s *flightsqltest.Server, executors int) *lakeside {
 	t.Helper()
-	return onEngineWith(t, s, executors, "2s")
+	return onEngineWith(t, s, executors, "5s")
 }
 
 // onEngineWith has executors lost after the time given.

@@ -45,7 +45,7 @@ func (l *lakeside) files(column string) (f tableFiles) {
 func TestTenThousandPartitionsBecomeAFewFiles(t *testing.T) {
 	const parts, each = 10_000, 100
 	s := &flightsqltest.Server{Endpoints: parts, Rows: each}
-	l := onEngine(t, s, 2)
+	l := onEngineWith(t, s, 2, "1m")
 	l.Exec(nil, "DROP TABLE lake.air.t")
 	l.Exec(nil, "CREATE TABLE lake.air.t (n bigint, s varchar)")
 	w := written(t, l.Try("INSERT INTO lake.air.t SELECT n, s FROM flight_sql('engine', $$SELECT * FROM flights$$)"))
