@@ -44,6 +44,16 @@ func TestWriteAtFailPoints(t *testing.T) {
 	}
 }
 
+// reached calls until the scheduler is there again: on a busy machine its start takes
+// longer than the client's own patience.
+func reached(call func() error) error {
+	for deadline := time.Now().Add(time.Minute); ; pause(100 * time.Millisecond) {
+		if err := call(); commit.CodeOf(err) != commit.CodeUnreachable || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
 func writeAt(t *testing.T, p failpoint.Point) {
 	dir := t.TempDir()
 	mark, config := filepath.Join(dir, "mark"), filepath.Join(dir, "scheduler.yaml")
@@ -67,8 +77,11 @@ func writeAt(t *testing.T, p failpoint.Point) {
 		s.Wait()
 		again <- s.Again(t)
 	}()
-	w, err := c.BeginWrite(t.Context(), "lake.air.t", client.WriteOptions{Key: "k"})
-	if err != nil {
+	var w *client.Write
+	if err := reached(func() (err error) {
+		w, err = c.BeginWrite(t.Context(), "lake.air.t", client.WriteOptions{Key: "k"})
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	wc, _ := w.Context()
@@ -76,13 +89,20 @@ func writeAt(t *testing.T, p failpoint.Point) {
 	for i, attempt := range []string{"loser", "one", "two"} {
 		path := wc.Prefix + attempt + "-0.parquet"
 		writeRows(t, strings.TrimPrefix(path, "file://"), i*1000)
-		h, err := w.HandInFiles(t.Context(), attempt, []client.WrittenFile{{Path: path, Size: -1, Rows: 1000}})
-		if err != nil {
+		var h client.Handle
+		if err := reached(func() (err error) {
+			h, err = w.HandInFiles(t.Context(), attempt, []client.WrittenFile{{Path: path, Size: -1, Rows: 1000}})
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
 		handles = append(handles, h)
 	}
-	r, err := w.Commit(t.Context(), handles[1:])
+	var r commit.Report
+	err = reached(func() (err error) {
+		r, err = w.Commit(t.Context(), handles[1:])
+		return err
+	})
 	if err != nil || r.State != commit.CommitCommitted || r.Rows != 2000 || r.JobID != "" && r.JobID != w.ID() {
 		t.Fatalf("%+v, %v", r, err)
 	}

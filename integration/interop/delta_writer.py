@@ -4,7 +4,7 @@ import json
 import sys
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("p", pa.string()), pa.field("w", pa.string())])
 
@@ -18,7 +18,8 @@ def answer(line):
     if what == "create":
         write_deltalake(path, rows(), partition_by=["p"], configuration={"delta.checkpointInterval": "7"})
     elif what == "append":
-        write_deltalake(path, rows(int(rest[0])), mode="append", partition_by=["p"])
+        # Against a faster writer its own 15 tries may not be enough.
+        write_deltalake(path, rows(int(rest[0])), mode="append", partition_by=["p"], commit_properties=CommitProperties(max_commit_retries=200))
     elif what == "read":
         return {"ids": sorted(DeltaTable(path).to_pyarrow_table(columns=["id"]).column(0).to_pylist())}
     return {"version": DeltaTable(path).version()}
