@@ -18,6 +18,7 @@ import (
 	"github.com/firn-project/firn/executor/shuffle"
 	"github.com/firn-project/firn/internal/failpoint"
 	"github.com/firn-project/firn/internal/flightread"
+	"github.com/firn-project/firn/internal/flightsql"
 	"github.com/firn-project/firn/internal/wire"
 	"github.com/firn-project/firn/internal/wire/firnpb"
 	"github.com/google/uuid"
@@ -240,9 +241,13 @@ func (e *Executor) free(job string, stages []int) error {
 // attemptEnded forgets the keys of a job of which nothing runs here any more, and
 // removes what the attempt left if the job was freed while it ran.
 func (e *Executor) attemptEnded(job string) {
-	if !e.runner.has(job) {
+	var unused []*flightsql.Engine
+	e.runner.ifIdle(job, func() {
 		e.keys.drop(job)
-		e.sources.drop(job)
+		unused = e.sources.drop(job)
+	})
+	for _, engine := range unused {
+		_ = engine.Close() // nothing is expected of it any more
 	}
 	e.mu.Lock()
 	freed := e.freed[job]

@@ -193,6 +193,20 @@ func (r *runner) cancelJob(job string) {
 func (r *runner) has(job string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.hasLocked(job)
+}
+
+// ifIdle calls f if no attempt of the job runs or waits. None is launched meanwhile, so
+// that what f takes away is nobody's.
+func (r *runner) ifIdle(job string, f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.hasLocked(job) {
+		f()
+	}
+}
+
+func (r *runner) hasLocked(job string) bool {
 	for _, a := range r.active {
 		if a.job == job {
 			return true

@@ -35,17 +35,16 @@ func newSourcesAccess(fetch func(context.Context, *firnpb.SourceAccessRequest) (
 	return &sourcesAccess{fetch: fetch, jobs: map[string]map[string]heldAccess{}}
 }
 
-// drop forgets what belongs to a job of which nothing runs any more.
-func (s *sourcesAccess) drop(job string) {
+// drop forgets what belongs to a job of which nothing runs any more, and gives its
+// connections, which the caller closes.
+func (s *sourcesAccess) drop(job string) (unused []*flightsql.Engine) {
 	s.mu.Lock()
-	held := s.jobs[job]
-	delete(s.jobs, job)
-	s.mu.Unlock()
-	for _, h := range held {
-		for _, e := range append(h.before, h.engine) {
-			_ = e.Close() // nothing is expected of it any more
-		}
+	defer s.mu.Unlock()
+	for _, h := range s.jobs[job] {
+		unused = append(append(unused, h.before...), h.engine)
 	}
+	delete(s.jobs, job)
+	return unused
 }
 
 // get gives the access to a source: another one than that which expired names, if
